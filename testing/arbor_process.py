@@ -111,3 +111,58 @@ class ReplicaSet(Arbor):
                     raise RuntimeError(f"the member is not primary:\n{self.log_tail()}")
                 time.sleep(0.01)
         return time.monotonic() - begin
+
+
+class Members:
+    """Processes of one replica set, without access control. Their coordinator is a file that they share."""
+
+    NAME = "rs0"
+
+    def __init__(self, directory, count=3, flags=()):
+        self.directory = pathlib.Path(directory)
+        self.flags = list(flags)
+        self.members = []
+        for _ in range(count):
+            self.add_process()
+
+    def add_process(self):
+        """Adds a member that is not started and not initiated."""
+        env = {"ARBOR_COORDINATOR_FILE": str(self.directory / "coordinator")}
+        dbpath = self.directory / f"member{len(self.members)}"
+        self.members.append(Arbor(dbpath, ["--replSet", self.NAME, *self.flags], env=env))
+        return self.members[-1]
+
+    @property
+    def hosts(self):
+        return [f"127.0.0.1:{member.port}" for member in self.members]
+
+    @property
+    def uri(self):
+        return f"mongodb://{','.join(self.hosts)}/?replicaSet={self.NAME}"
+
+    def config(self, **of_members):
+        """`of_members`: further fields of members, by `_1` and so on."""
+        members = [{"_id": i, "host": host, **of_members.get(f"_{i}", {})} for i, host in enumerate(self.hosts)]
+        return {"_id": self.NAME, "members": members}
+
+    def at(self, host):
+        """Returns the process at `host:port`, or at a pair of both."""
+        port = host[1] if isinstance(host, tuple) else int(host.rsplit(":", 1)[1])
+        return next(member for member in self.members if member.port == port)
+
+    def __enter__(self):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for member in self.members:
+            member.start()
+        return self
+
+    def __exit__(self, *_):
+        failed = None
+        for member in self.members:
+            if member.process is not None:
+                try:
+                    member.stop()
+                except subprocess.TimeoutExpired as error:
+                    failed = error
+        if failed:
+            raise failed

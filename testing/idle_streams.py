@@ -1,9 +1,9 @@
-"""What idle change streams cost: opens many, lets them wait, and tells the server's CPU time meanwhile.
+"""What idle change streams cost: opens many, lets them wait, and reports the server's CPU time meanwhile.
 
     ARBOR=path/to/arbor python testing/idle_streams.py [--streams 1000] [--await-ms 1000] [--seconds 20] [--writes 0]
 
 Each stream is a connection with one getMore under way, as a driver has it. With `--writes` another collection is written
-so many times a second: nobody is interested, and nobody should be woken. The client is this process, so its CPU time is
+that many times a second: no stream is interested, and none should be woken. The client is this process, so its CPU time is
 not counted.
 """
 

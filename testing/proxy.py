@@ -1,7 +1,7 @@
 """A TCP proxy that cuts connections: `python proxy.py LISTEN_PORT TARGET_PORT CUTS_PER_1000_REQUESTS [SEED]`.
 
 It cuts in one of three ways, so that a client cannot know whether its request was carried out: before the request reaches
-the server, after it did and before the reply, and in the middle of the reply. Handshakes and replies that nobody asked for
+the server, after it did and before the reply, and in the middle of the reply. Handshakes and unrequested replies
 (an exhausting `hello`) pass. Prints the number of cuts when it is ended.
 """
 

@@ -15,7 +15,7 @@ mod system {
     const LIBRARY: &str = "ROCKSDB_LIB_DIR";
     const HEADERS: &str = "ROCKSDB_INCLUDE_DIR";
 
-    pub fn bind() {
+    pub(crate) fn bind() {
         println!("cargo:rerun-if-env-changed={LIBRARY}");
         println!("cargo:rerun-if-env-changed={HEADERS}");
         if let Ok(directory) = env::var(LIBRARY) {

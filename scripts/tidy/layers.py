@@ -10,16 +10,18 @@ import files
 LAYERS = [
     ["base"],
     ["bson", "disk"],
-    ["engine", "lang", "log", "notation", "protocol", "wire"],
+    ["engine", "lang", "log", "metrics", "notation", "protocol", "wire"],
+    ["auth"],
     ["client", "engine-lmdb", "engine-rocksdb", "engine-set", "engine-wiredtiger", "ftree", "repl", "server", "txn"],
-    ["lab", "oplog"],
+    ["etcd", "lab", "member", "oplog"],
     ["session", "store"],
-    ["query"],
+    ["query", "sim"],
     ["command"],
+    ["router"],
     ["arbor"],
 ]
 # These answer requests without knowing where they come from.
-WITHOUT_SOCKETS = ("bson", "wire", "lang", "query", "store", "txn", "log", "engine", "ftree", "protocol")
+WITHOUT_SOCKETS = ("bson", "wire", "lang", "query", "store", "txn", "log", "engine", "ftree", "protocol", "auth")
 SOCKET = re.compile(r"\b(TcpStream|TcpListener|UdpSocket|UnixStream|tokio|rustls)\b")
 LEVEL = {name: number for number, layer in enumerate(LAYERS) for name in layer}
 

@@ -4,6 +4,8 @@ import pathlib
 import tempfile
 import unittest
 
+import assertions
+import built_paths
 import events
 import layers
 import links
@@ -36,6 +38,16 @@ class Links(unittest.TestCase):
         self.assertEqual(links.without_code_blocks("a\n```\n[a](c.md)\n```\nb"), "a\n\nb")
 
 
+class Assertions(unittest.TestCase):
+    def test_items_of_tests_are_not_counted(self):
+        source = ["assert!(a);", "#[cfg(test)]", "mod tests {", "    assert!(b);", "}", "#[cfg(test)]", "use c;", "d();"]
+        self.assertEqual(assertions.without_tests(source), ["assert!(a);", "d();"])
+
+    def test_all_kinds_count(self):
+        text = "debug_assert_eq!(a, b); assert!(c); paranoid!(d); unreachable!(); expect(e); assert_reached(f)"
+        self.assertEqual(len(assertions.ASSERTION.findall(text)), 4)
+
+
 class Layers(unittest.TestCase):
     def test_downwards_is_allowed(self):
         self.assertEqual(list(layers.upwards("store", {"dependencies": {"arbor-txn": {}, "libc": {}}})), [])
@@ -45,7 +57,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(list(layers.upwards("store", manifest))), 2)
 
     def test_a_new_crate_needs_a_layer(self):
-        self.assertEqual(len(list(layers.upwards("router", {}))), 1)
+        self.assertEqual(len(list(layers.upwards("no_such_crate", {}))), 1)
 
     def test_sockets(self):
         self.assertEqual(len(list(layers.sockets("crates/query/src/a.rs", "use std::net::TcpStream;"))), 1)
@@ -54,6 +66,10 @@ class Layers(unittest.TestCase):
 
 
 class Others(unittest.TestCase):
+    def test_a_path_of_the_checkout_that_built(self):
+        self.assertTrue(built_paths.BUILT_IN.search('Path::new(env!("CARGO_MANIFEST_DIR"))'))
+        self.assertFalse(built_paths.BUILT_IN.search('std::env::var_os("CARGO_MANIFEST_DIR")'))
+
     def test_an_event_outside_of_the_table(self):
         self.assertTrue(events.DEFINED.search("const A: Event =\n    Event { component: Component::Index, id: 1 }"))
         self.assertFalse(events.DEFINED.search("Event { t_s, end_s }"))

@@ -1,4 +1,4 @@
-"""Idle connections under a small limit of descriptors: new ones may be refused, but who is connected goes on writing with
+"""Idle connections under a small limit of descriptors: new ones may be refused, but connected clients continue to write with
 `j: true`, the log and the engines can open files, and nothing is left behind when the connections are gone."""
 
 import os
@@ -52,7 +52,7 @@ def attack(found, path, engine):
             client.test.other.insert_one({"_id": 1})
             found.expect(client.test.c.find_one() == {"_id": 0}, f"{engine}: a document is missing")
         except PyMongoError as error:
-            found.finding(f"{engine}: another engine cannot be opened beside idle connections: {error}")
+            found.finding(f"{engine}: another engine cannot be opened next to idle connections: {error}")
         for sock in socks:
             sock.close()
         write(found, client.test, f"{engine}, idle connections closed")

@@ -23,7 +23,7 @@ COLLECTIONS = 5
 WRITERS = 3
 MEGABYTES = [170, 220, 280]
 BALLAST_MB = 50
-# what a drop gives back must be enough to write again
+# what a drop releases must be enough to write again
 DROPPED_MB = 20
 FILL_S_MAX = 40
 FREED_S_MAX = 30
@@ -59,7 +59,7 @@ class Writer(threading.Thread):
 
 
 def fill(found, arbor, rng):
-    """Returns the writers, which go on, once one of them was refused."""
+    """Returns the writers, which continue, once one of them was refused."""
     size = rng.choice([1000, 4000, 12_000])
     writers = [Writer(k, arbor.uri, size) for k in range(WRITERS)]
     for writer in writers:
@@ -73,7 +73,7 @@ def fill(found, arbor, rng):
 
 
 def use_while_full(found, arbor, engine):
-    """Reads go on; a drop is accepted and gives room for writes."""
+    """Reads continue; a drop is accepted and gives room for writes."""
     with pymongo.MongoClient(arbor.uri, retryWrites=False, serverSelectionTimeoutMS=5000) as client:
         try:
             found.expect(client.full.ballast.count_documents({}) == DROPPED_MB, f"{engine}: documents are missing on a full disk")

@@ -1,5 +1,5 @@
 """Frames that lie: lengths, opcodes, flags, sections, compression. The sender gets an error or a closed connection, the server
-goes on serving others at once, and its memory stays bounded."""
+continues to serve others at once, and its memory stays bounded."""
 
 import socket
 import struct
@@ -36,7 +36,7 @@ def sections(rng):
 
 
 def compressed(rng):
-    """A frame of OP_COMPRESSED that lies about its size, its compressor or what is inside."""
+    """A frame of OP_COMPRESSED that misstates its size, its compressor or what is inside."""
     inner = rng.choice([struct.pack("<I", 0) + b"\0" + PING, b"\0" * 10_000_000, rng.randbytes(100)])
     packed = rng.choice([zlib.compress(inner, 1), inner[:1000], rng.randbytes(50)])
     claimed = rng.choice([len(inner), 0, 1, -1, 47_000_000, (1 << 31) - 1])
@@ -84,7 +84,7 @@ def attack(found, arbor, until):
         took = time.monotonic() - begin
         if not found.expect(alive, f"no reply to a ping after frames {[data[:80].hex() for data in batch]}: {arbor.log_tail()[-500:]}"):
             return sent
-        found.expect(took < OTHERS_S_MAX, f"a ping took {took:.1f} s beside hostile frames")
+        found.expect(took < OTHERS_S_MAX, f"a ping took {took:.1f} s during hostile frames")
     growth = resident_mb(arbor) - before
     found.expect(growth < GROWTH_MB_MAX, f"memory grew by {growth} MB")
     return sent
@@ -97,7 +97,7 @@ def half_messages(found, arbor, count):
         sock.sendall(frame(b"\0" * 1000, length=47_000_000))
     growth = resident_mb(arbor) - before
     found.expect(growth < GROWTH_MB_MAX, f"{count} half messages of 1 KB take {growth} MB")
-    found.expect((ask(arbor.port, {"ping": 1, "$db": "admin"}) or {}).get("ok") == 1, "no reply beside half messages")
+    found.expect((ask(arbor.port, {"ping": 1, "$db": "admin"}) or {}).get("ok") == 1, "no reply during half messages")
     for sock in socks:
         sock.close()
 

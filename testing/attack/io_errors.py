@@ -1,6 +1,6 @@
 """The n-th write, read, sync, truncation, rename or removal of a kind of file fails, once or from then on, under writers that wait
 for the disk and readers. What was acknowledged is there after a restart, nothing appears that was never sent, reads never show
-wrong data and go on, and the server neither dies nor hangs."""
+wrong data and continue, and the server neither dies nor hangs."""
 
 import pathlib
 import subprocess

@@ -24,9 +24,10 @@ def names():
     return sorted(path.stem for path in HERE.glob("*.py") if path != pathlib.Path(__file__).resolve())
 
 
-def attack(name, seconds, engines):
+def attack(name, seconds, engines, seed):
     """Returns (succeeded, seconds taken)."""
     command = [sys.executable, str(HERE / f"{name}.py"), "--seconds", f"{seconds:.0f}", "--engines", engines]
+    command += ["--seed", str(seed)] if seed is not None else []
     begin = time.monotonic()
     limit = max(SHORTEST_S, OVERTIME * seconds)
     process = subprocess.Popen(command, start_new_session=True)
@@ -53,13 +54,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600, help="for all of them")
     parser.add_argument("--engines", default="ftree,lmdb")
+    parser.add_argument("--seed", type=int, help="of each attack; without one it draws its own, and prints it")
     parser.add_argument("attacks", nargs="*", metavar="NAME", help=", ".join(names()))
     args = parser.parse_args()
     chosen = args.attacks or names()
     failed = []
     for name in chosen:
         print(f"== {name}", flush=True)
-        succeeded, took = attack(name, args.seconds / len(chosen), args.engines)
+        succeeded, took = attack(name, args.seconds / len(chosen), args.engines, args.seed)
         print(f"== {name}: {'ok' if succeeded else 'FAILED'} in {took:.0f} s", flush=True)
         if not succeeded:
             failed.append(name)

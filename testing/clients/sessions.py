@@ -11,7 +11,7 @@ from bson.binary import UUID_SUBTYPE, Binary
 from bson.int64 import Int64
 from pymongo.errors import OperationFailure
 
-#: SHA-256 of nothing: the digest of whoever has not logged in.
+#: SHA-256 of nothing: the digest of clients that have not logged in.
 NOBODY = bytes.fromhex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 
 

@@ -53,7 +53,7 @@ def test_bad_entries(db, operation, code):
 
 
 def test_an_oplog_makes_the_same_documents_elsewhere(set_client, db):
-    """What a set tells of its documents, applied on another server."""
+    """The history of a set's documents, applied on another server."""
     source = set_client[db.name]
     set_client.drop_database(db.name)
     begin = set_client.admin.command("ping")["operationTime"]

@@ -132,7 +132,7 @@ def test_a_tail_goes_on(capped):
     assert tail.next() == {"_id": 0}
     odd = capped.find({"a": 1}, cursor_type=CursorType.TAILABLE, batch_size=1).skip(1)
     assert odd.next()["_id"] == 1
-    # the document where it stood goes
+    # the document at the cursor goes
     db = capped.database
     raw = db.command("find", "capped", tailable=True)["cursor"]["id"]
     for n in range(10, 20):
@@ -141,7 +141,7 @@ def test_a_tail_goes_on(capped):
     with pytest.raises(StopIteration):
         tail.next()
     assert not tail.alive
-    # nothing to stand on
+    # no position to continue from
     empty = capped.database.create_collection("empty", capped=True, size=4096)
     assert list(empty.find(cursor_type=CursorType.TAILABLE)) == []
     capped.database.plain.insert_one({})

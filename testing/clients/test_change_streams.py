@@ -62,10 +62,76 @@ def test_changes_of_documents(own):
     assert insert["fullDocument"]["long"] == "x" * 300 and replace["fullDocument"] == {"_id": 1, "b": 1}
     assert "fullDocument" not in update and "fullDocument" not in delete
     assert update["updateDescription"] == {
-        "updatedFields": {"a": 2},
+        "updatedFields": {"a": 2, "list": [1, 2]},
         "removedFields": [],
-        "truncatedArrays": [{"field": "list", "newSize": 2}],
+        "truncatedArrays": [],
     }
+
+
+@pytest.mark.parametrize(
+    "before, update, filters, updated, removed, disambiguated",
+    [
+        ({"a": 1}, {"$unset": {"a": 1}}, None, {}, ["a"], {}),
+        ({"a": 1}, {"$rename": {"a": "b"}}, None, {"b": 1}, ["a"], {}),
+        ({"a": {"b": 1, "c": 1}}, {"$set": {"a.b": 2, "a.c": 3}}, None, {"a.b": 2, "a.c": 3}, [], {}),
+        ({"a": 1}, {"$set": {"b.c": 1, "b.d": 2}}, None, {"b": {"c": 1, "d": 2}}, [], {}),
+        ({"a": 1}, {"$set": {"a": 1, "b": 1}}, None, {"b": 1}, [], {}),
+        ({"a": [1]}, {"$push": {"a": {"$each": [2, 3]}}}, None, {"a.1": 2, "a.2": 3}, [], {}),
+        ({"a": []}, {"$push": {"a": 1}}, None, {"a": [1]}, [], {}),
+        ({"a": [1, 2]}, {"$push": {"a": {"$each": [3], "$position": 0}}}, None, {"a": [3, 1, 2]}, [], {}),
+        ({"a": [1, 2]}, {"$push": {"a": {"$each": [3], "$slice": -2}}}, None, {"a": [2, 3]}, [], {}),
+        ({"a": [1, 2]}, {"$addToSet": {"a": 3}}, None, {"a": [1, 2, 3]}, [], {}),
+        ({"a": [1, 2]}, {"$pull": {"a": 1}}, None, {"a": [2]}, [], {}),
+        ({"a": [1, 2]}, {"$set": {"a.3": 4}}, None, {"a.3": 4}, [], {}),
+        ({"a": [1, 2]}, {"$unset": {"a.0": 1}}, None, {"a.0": None}, [], {}),
+        ({"a": [1, 2, 3]}, {"$inc": {"a.$[]": 1}}, None, {"a": [2, 3, 4]}, [], {}),
+        ({"a": [1, 2, 3]}, {"$inc": {"a.$[x]": 1}}, [{"x": 2}], {"a.1": 3}, [], {}),
+        ({"a": [{"b": 1}, {"b": 2}]}, {"$inc": {"a.$[x].b": 1}}, [{"x.b": 2}], {"a.1.b": 3}, [], {}),
+        ({"a": {"1": 1}}, {"$set": {"a.1": 2}}, None, {"a.1": 2}, [], {"a.1": ["a", "1"]}),
+        ({"a": [{"1": 1}]}, {"$set": {"a.0.1": 2}}, None, {"a.0.1": 2}, [], {"a.0.1": ["a", 0, "1"]}),
+    ],
+)
+def test_updates_by_operators_show_what_they_wrote(own, before, update, filters, updated, removed, disambiguated):
+    own.c.insert_one({"_id": 1, **before})
+    with watch(own.c, show_expanded_events=True) as stream:
+        own.c.update_one({"_id": 1}, update, array_filters=filters)
+        (event,) = take(stream, 1)
+    assert event["operationType"] == "update"
+    assert event["updateDescription"] == {
+        "updatedFields": updated,
+        "removedFields": removed,
+        "truncatedArrays": [],
+        "disambiguatedPaths": disambiguated,
+    }
+    (entry,) = own.client.local.oplog.rs.find({"ns": f"{own.name}.c", "op": "u"}).sort("$natural", -1).limit(1)
+    assert entry["o"]["$v"] == 2
+    # the entry, applied again, makes the same document
+    after = own.c.find_one()
+    own.c.replace_one({"_id": 1}, {"_id": 1, **before})
+    own.client.admin.command("applyOps", [{key: entry[key] for key in ("op", "ns", "o", "o2")}])
+    assert own.c.find_one() == after
+
+
+def test_pipelines_show_the_difference_or_the_whole(own):
+    own.c.insert_one({"_id": 1, "a": [1, 2, 3], "long": "x" * 300})
+    own.c.insert_one({"_id": 2, "a": 1, "b": 1})
+    with watch(own.c) as stream:
+        own.c.update_one({"_id": 1}, [{"$set": {"a": {"$slice": ["$a", 2]}}}])
+        own.c.update_one({"_id": 2}, [{"$replaceWith": {"_id": 2, "c": 3}}])
+        by_difference, whole = take(stream, 2)
+    assert by_difference["updateDescription"]["truncatedArrays"] == [{"field": "a", "newSize": 2}]
+    assert whole["operationType"] == "replace" and whole["fullDocument"] == {"_id": 2, "c": 3}
+
+
+def test_the_first_batch_has_what_was_acknowledged(own, set_client):
+    acknowledged = own.c.with_options(write_concern=pymongo.WriteConcern("majority"))
+    with watch(own.c), set_client.start_session() as session:
+        for n in range(200):
+            acknowledged.insert_one({"_id": n}, session=session)
+            stage = {"$changeStream": {"startAtOperationTime": session.operation_time}}
+            reply = own.command({"aggregate": "c", "pipeline": [stage], "cursor": {}})
+            assert [event["documentKey"]["_id"] for event in reply["cursor"]["firstBatch"]] == [n]
+            own.command({"killCursors": "c", "cursors": [reply["cursor"]["id"]]})
 
 
 def test_collection_database_and_everything(own, set_client):
@@ -184,6 +250,38 @@ def test_changes_of_the_catalogue(own):
         assert kinds(take(plain, 3)) == ["insert", "rename", "drop"]
 
 
+def test_changes_of_views_and_commands_that_change_nothing(own):
+    own.create_collection("c")
+    with watch(own, show_expanded_events=True) as stream, watch(own) as plain, watch(own.c, show_expanded_events=True) as of_one:
+        own.create_collection("v", viewOn="c", pipeline=[{"$match": {"a": 1}}])
+        own.command("collMod", "v", viewOn="c", pipeline=[])
+        own.v.drop()
+        own.command("collMod", "c")
+        own.c.insert_one({"_id": 1})
+        create, change, drop, modify, _ = events = take(stream, 5)
+        assert kinds(events) == ["create", "modify", "drop", "modify", "insert"]
+        assert {event["ns"]["coll"] for event in (create, change, drop)} == {"v"}
+        assert create["operationDescription"] == {"viewOn": "c", "pipeline": [{"$match": {"a": 1}}]}
+        assert change["operationDescription"] == {"viewOn": "c", "pipeline": []}
+        assert modify["ns"] == {"db": own.name, "coll": "c"}
+        assert kinds(take(of_one, 2)) == ["modify", "insert"]
+        assert kinds(take(plain, 1)) == ["insert"]
+
+
+def test_labels_say_whether_a_stream_can_be_resumed(own, set_client):
+    own.c.insert_one({"_id": 1})
+
+    def without_tokens():
+        with watch(own.c, {"$project": {"_id": 0}}) as stream:
+            own.c.insert_one({"_id": 2})
+            take(stream, 1)
+
+    with pytest.raises(OperationFailure) as caught:
+        without_tokens()
+    assert caught.value.code == 280 and caught.value.has_error_label("NonResumableChangeStreamError")
+    assert caught.value.details["errmsg"].startswith("Executor error during getMore :: caused by :: ")
+
+
 def test_the_end_of_what_is_watched(own, set_client):
     own.c.insert_one({"_id": 1})
     for end in (own.c.drop, lambda: own.c.rename("other", dropTarget=True)):
@@ -278,11 +376,22 @@ def test_bad_tokens(own, tmp_path):
         own.c.insert_one({"_id": 1})
         own.d.insert_one({"_id": 1})
         token = take(stream, 1)[0]["_id"]["_data"]
-    bad = [token[:-2], token[:10], "", "82" + "00" * 40, token[:20] + "F" + token[21:], token + "00", "not hex at all", "é" * 68]
-    for data in bad:
-        assert code_of(lambda data=data: watch(own.c, resume_after={"_data": data})) == 260, data
+    for data, code in [
+        ("82" + "00" * 40, 260),
+        (token[:20] + "F" + token[21:], 260),
+        (token[:-4], 15),
+        (token[:10], 15),
+        ("", 40649),
+        ("not hex at all", 9),
+        ("é" * 68, 9),
+        ("00", 50811),
+        (5, 40647),
+    ]:
+        assert code_of(lambda data=data: watch(own.c, resume_after={"_data": data})) == code, data
     assert code_of(lambda: watch(own.c, resume_after={})) == 40647
-    assert code_of(lambda: watch(own.c, resume_after={"_data": 5})) == 40648
+    # what follows the token means nothing, and its last byte may be missing
+    for data in [token[:-2], token + "00", token.lower()]:
+        watch(own.c, resume_after={"_data": data}).close()
     # of another collection's stream
     def elsewhere():
         with watch(own.d, resume_after={"_data": token}) as other:
@@ -300,11 +409,11 @@ def test_bad_options(own, set_client):
     time_ = bson.Timestamp(int(time.time()), 1)
     own.create_collection("view", viewOn="c", pipeline=[])
     for call, code in [
-        (aggregate(own, "c", 5), 50808),
+        (aggregate(own, "c", 5), 6188500),
         (aggregate(own, "c", {"nope": 1}), 40415),
         (aggregate(own, "c", {"fullDocument": "always"}), 2),
         (aggregate(own, "c", {"startAtOperationTime": 5}), 14),
-        (aggregate(own, "c", {"startAtOperationTime": time_, "resumeAfter": {"_data": "00"}}), 260),
+        (aggregate(own, "c", {"startAtOperationTime": time_, "resumeAfter": {"_data": "00"}}), 50811),
         (aggregate(set_client.admin, 1, {}), 73),
         (aggregate(set_client.config, "c", {}), 73),
         (aggregate(own, 1, {"allChangesForCluster": True}), 72),

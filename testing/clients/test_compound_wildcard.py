@@ -21,7 +21,7 @@ def documents(seed):
         doc = {"_id": i}
         for name in ("x", "y"):
             if chosen.random() < 0.8:
-                # two arrays beside each other cannot be indexed
+                # two parallel arrays cannot be indexed
                 doc[name] = chosen.choice([1, 2, 3, None, [1, 3] if name == "x" else 4])
         if chosen.random() < 0.8:
             doc["a"] = {name: value() for name in ("b", "c", "d") if chosen.random() < 0.6}

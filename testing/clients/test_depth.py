@@ -1,4 +1,4 @@
-"""Values that nest deeply, long dotted paths and many variables: each is answered, and the server goes on."""
+"""Values that nest deeply, long dotted paths and many variables: each is answered, and the server continues."""
 
 import bson
 import pytest
@@ -13,7 +13,7 @@ LONG = ".".join(["a"] * 1950)
 
 
 def building(levels):
-    """An expression whose value nests so many levels."""
+    """An expression whose value nests this many levels."""
     return {"$reduce": {"input": {"$range": [0, levels]}, "initialValue": 1, "in": {"a": "$$value"}}}
 
 

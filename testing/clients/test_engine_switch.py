@@ -131,7 +131,7 @@ def test_other_options_of_the_same_engine_move_nothing(server):
     check(client.d.c, 500)
 
 
-def test_tokumx_options_stand_beside_the_others(server):
+def test_tokumx_options_are_kept_with_the_others(server):
     _, client = server
     client.d.command("create", "c", compression="none", readPageSize=65536)
     client.d.c.create_index("k", compression="zlib", pageSize=1 << 20)
@@ -214,7 +214,7 @@ def test_a_collection_changes_its_engine_under_writers(server):
 
 
 class Switching:
-    """A switch in a thread of its own, held by a full machine or a large collection long enough to be met."""
+    """A switch in a thread of its own, held by a full machine or a large collection long enough to be observed."""
 
     def __init__(self, uri, engine, **more):
         self.outcome = None
@@ -254,13 +254,13 @@ def test_a_switch_shows_itself_and_can_be_ended(server):
     assert killed.end() == INTERRUPTED
     assert engine_of(coll) == "ftree"
     check(coll, count)
-    met = Switching(arbor.uri, "lmdb")
-    assert met.progress(client)
+    running = Switching(arbor.uri, "lmdb")
+    assert running.progress(client)
     assert code_of(lambda: switch(coll, "lmdb"))[0] == CONFLICT
     assert code_of(lambda: coll.create_index("m"))[0] == CONFLICT
     assert code_of(lambda: coll.drop_index("k_1"))[0] == CONFLICT
     assert code_of(lambda: coll.rename("d"))[0] == CONFLICT
-    assert "engineSwitch" in met.end()
+    assert "engineSwitch" in running.end()
     check(coll, count)
     dropped = Switching(arbor.uri, "ftree")
     assert dropped.progress(client)

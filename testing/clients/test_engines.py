@@ -37,7 +37,7 @@ def test_a_session_on_each_engine(engine):
     assert db.list_collection_names() == []
 
 
-def test_figures_of_each_engine(engine):
+def test_statistics_of_each_engine(engine):
     name, client, _ = engine
     fill(client.d.c)
     status = client.admin.command("serverStatus")

@@ -68,11 +68,11 @@ def test_restaurants_of_a_neighborhood(city):
     expected = sum(-73.92 <= lng <= -73.90 and 40.7 <= lat <= 40.72 for lng, lat in spots)
     assert abs(inside - expected) <= 1
     around = {"location": {"$geoWithin": {"$centerSphere": [here, 2000 / EARTH]}}}
-    wanted = {n for n, spot in enumerate(spots) if metres(spot, here) <= 2000}
-    assert {r["_id"] for r in db.restaurants.find(around)} == wanted
+    expected = {n for n, spot in enumerate(spots) if metres(spot, here) <= 2000}
+    assert {r["_id"] for r in db.restaurants.find(around)} == expected
     near = {"location": {"$nearSphere": {"$geometry": point(*here), "$maxDistance": 2000}}}
     found = [r["_id"] for r in db.restaurants.find(near)]
-    assert set(found) == wanted
+    assert set(found) == expected
     assert found == sorted(found, key=lambda n: metres(spots[n], here))
     assert [r["_id"] for r in db.restaurants.find(near).limit(3)] == found[:3]
     assert [r["_id"] for r in db.restaurants.find({**near, "stars": 4})] == [n for n in found if n % 5 == 4]

@@ -105,6 +105,7 @@ def test_duplicates_name_the_key(filled):
         filled.c.create_index("a", unique=True)
     details = caught.value.details
     assert (details["code"], details["keyPattern"], details["keyValue"]) == (11000, {"a": 1}, {"a": 5})
+    assert details["errmsg"].startswith("Index build failed: ") and f": Collection {filled.name}.c ( " in details["errmsg"]
     assert details["errmsg"].endswith(f"E11000 duplicate key error collection: {filled.name}.c index: a_1 dup key: {{ a: 5 }}")
     assert set(filled.c.index_information()) == {"_id_"}
     filled.c.delete_one({"_id": "twin"})

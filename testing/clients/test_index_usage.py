@@ -45,8 +45,8 @@ def test_of_a_time_series(db):
     assert series.find({"m": 1}).hint("m_1_t_1").to_list()
     stats = list(series.aggregate([{"$indexStats": {}}]))
     assert [(s["name"], s["key"], s["accesses"]["ops"]) for s in stats] == [("m_1_t_1", {"m": 1, "t": 1}, 2)]
-    figures = series.aggregate([{"$collStats": {"storageStats": {}}}]).next()
-    assert figures["storageStats"]["timeseries"]["bucketCount"] == 10
+    statistics = series.aggregate([{"$collStats": {"storageStats": {}}}]).next()
+    assert statistics["storageStats"]["timeseries"]["bucketCount"] == 10
     with pytest.raises(OperationFailure) as caught:
         list(series.find({"m": 1}).hint({"m": -1}))
     assert caught.value.code == 2

@@ -1,5 +1,5 @@
-"""killOp from end to end: a statement that would go on for hours is found through $currentOp by another client, killed, and ends with
-Interrupted (11601); what it would have written is not there, and its connection goes on."""
+"""killOp from end to end: a statement that would run for hours is found through $currentOp by another client, killed, and ends with
+Interrupted (11601); what it would have written is not there, and its connection remains usable."""
 
 import threading
 import time

@@ -81,7 +81,8 @@ def test_a_sort_that_may_not_spill_is_refused(rows, held):
 @pytest.mark.parametrize(
     "pipeline",
     [
-        [{"$group": {"_id": None, "all": {"$push": "$$ROOT"}}}],
+        # four times the 42 MB of all rows: once they may fit, and are too large for a document then (10334)
+        [{"$group": {"_id": None, "all": {"$push": {"a": "$p", "b": "$p", "c": "$p", "d": "$p"}}}}],
         [{"$limit": 1}, {"$project": {"n": {"$size": {"$setUnion": [{"$range": [0, 3_000_000]}, []]}}}}],
         [{"$match": {"g": {"$in": list(range(400_000))}}}],
     ],
@@ -116,3 +117,17 @@ def test_the_limit_is_shown_and_changed(rows):
     with pytest.raises(OperationFailure) as refused:
         admin.command("setParameter", 1, memoryLimit=1)
     assert refused.value.code == 2
+
+
+def test_a_message_beyond_the_whole_budget(tmp_path):
+    """It is refused with a reply, and its connection stays."""
+    with Arbor(tmp_path / "data", ["--memoryLimit", "64M", "--cacheSize", "32M"]) as server:
+        with pymongo.MongoClient(server.uri, maxPoolSize=1) as client:
+            insert = lambda size: client.db.large.insert_many([{"p": b"x" * 12_000_000}] * (size // 12_000_000))  # noqa: E731
+            created = client.admin.command("serverStatus")["connections"]["totalCreated"]
+            with pytest.raises(OperationFailure, match="larger than the memory for messages") as refused:
+                insert(36_000_000)
+            assert refused.value.code == EXCEEDED_MEMORY_LIMIT
+            assert client.db.large.count_documents({}) == 0
+            assert len(insert(12_000_000).inserted_ids) == 1
+            assert client.admin.command("serverStatus")["connections"]["totalCreated"] == created

@@ -62,7 +62,7 @@ def test_show_dbs_and_statistics(shell):
         out(db.currentOp().inprog.length > 0);
     """, "shell_stats")
     assert results == [
-        True, ["shell_stats.c", 50, 2, True, True, True], ["shell_stats", 1, 50, 2], True, "7", 25, True, True, True,
+        True, ["shell_stats.c", 50, 2, True, True, True], ["shell_stats", 1, 50, 2], True, "8", 25, True, True, True,
     ]
 
 

@@ -68,7 +68,7 @@ def test_out_that_fails_leaves_what_was_there(db, books):
     assert sorted(db.list_collection_names()) == ["authors", "books"]
 
 
-def test_where_they_may_stand(db, books):
+def test_where_they_are_allowed(db, books):
     for stage in [{"$out": "x"}, {"$merge": "x"}]:
         name = next(iter(stage))
         refused(lambda: books.aggregate([stage, {"$match": {}}]), 40601, f"{name} can only be the final stage in the pipeline")

@@ -83,7 +83,7 @@ def test_a_client_finds_the_set_by_its_name(replica_set, set_client):
 @pytest.mark.parametrize("config, code", [
     ({"_id": "other", "members": [{"_id": 0, "host": "127.0.0.1:{port}"}]}, 93),
     ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:1"}]}, 74),
-    ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:{port}"}, {"_id": 1, "host": "127.0.0.1:1"}]}, 103),
+    ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:{port}"}, {"_id": 1, "host": "127.0.0.1:1"}]}, 74),
     ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:{port}", "priority": 0}]}, 93),
     ({"_id": "rs0", "version": 2, "members": [{"_id": 0, "host": "127.0.0.1:{port}"}]}, 103),
     ({"_id": "rs0", "members": [{"host": "127.0.0.1:{port}"}]}, 40414),
@@ -286,7 +286,7 @@ def test_get_last_error(replica_set):
         assert refused["code"] == 100 and refused["err"] == "Not enough data-bearing nodes"
 
 
-def test_server_status_tells_of_the_set(set_client, client):
+def test_server_status_reports_the_set(set_client, client):
     status = set_client.admin.command("serverStatus")
     assert status["repl"]["setName"] == "rs0" and status["repl"]["rbid"] == 1 and status["opcountersRepl"]["insert"] == 0
     assert "repl" not in client.admin.command("serverStatus")

@@ -151,7 +151,7 @@ def test_a_hundred_thousand_sessions(replica_set, set_client):
         wire.send({"endSessions": plain[at : at + 10_000], "$db": "admin"})
     wire.send({"endSessions": numbered, "$db": "admin"})
     assert set_client.admin.command("serverStatus")["logicalSessionRecordCache"]["activeSessionsCount"] < 5000
-    # an ended session keeps its row for whoever comes back
+    # an ended session keeps its row for a client that returns
     assert wire.send({**insert, "lsid": numbered[1]})["n"] == 1 and c.count_documents({}) == 10_001
 
 

@@ -57,7 +57,7 @@ def test_the_default_is_a_parameter(small):
         small.admin.command("setParameter", 1, allowDiskUseByDefault=True)
 
 
-def test_explain_tells(small):
+def test_explain_reports(small):
     command = {"aggregate": "c", "pipeline": [{"$unset": "x"}] + GROUP + [{"$sort": {"n": 1}}], "cursor": {}}
     shown = small.d.command("explain", command, verbosity="executionStats")
     cursor, unset, group, sort = shown["stages"]

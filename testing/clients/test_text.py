@@ -112,8 +112,8 @@ def test_what_is_listed_and_dropped(blog):
     for keys, options, code in [
         ([("a", "text")], {"weights": {"a": 0}}, 67),
         ([("a", "text")], {"weights": {"a": "x"}}, 17283),
-        ([("a", "text")], {"default_language": "klingon"}, 17264),
-        ([("a", "text")], {"language_override": ""}, 17136),
+        ([("a", "text")], {"default_language": "klingon"}, 67),
+        ([("a", "text")], {"language_override": ""}, 67),
         ([("a", "text"), ("b", 1), ("c", "text")], {}, 67),
         ([("a", "text"), ("b", "hashed")], {}, 67),
         ([("a", "text")], {"unique": True}, 67),
@@ -158,7 +158,7 @@ def test_a_prefix_and_a_partial_filter(db):
     assert code_of(lambda: list(db.part.find(search("red")))) == 291
 
 
-def test_where_it_may_not_stand(blog):
+def test_where_it_is_not_allowed(blog):
     own = search("coffee")
     for query, code in [
         ({"$nor": [own]}, 2),

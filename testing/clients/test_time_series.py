@@ -277,3 +277,30 @@ def test_times_outside_of_object_ids(db, series):
     assert series.count_documents({"t": {"$lt": datetime.datetime(1960, 1, 1)}}) == 1
     assert series.count_documents({"t": {"$gt": datetime.datetime(2150, 1, 1)}}) == 1
     assert series.count_documents({"t": {"$gte": datetime.datetime(1969, 1, 1), "$lte": BEGIN}}) == 2
+
+
+def test_out_writes_a_time_series(db, series):
+    series.insert_many([{"_id": n, "t": at(n), "m": n % 2, "v": n} for n in range(5)])
+
+    def out(match, into="made", **options):
+        series.aggregate([{"$match": match}, {"$out": {"db": db.name, "coll": into, **options}}])
+
+    fields = {"timeField": "t", "metaField": "m"}
+    out({}, timeseries=fields)
+    listed = {e["name"]: e["type"] for e in db.command("listCollections")["cursor"]["firstBatch"]}
+    assert listed["made"] == "timeseries" and not [name for name in listed if "tmp.agg_out" in name]
+    assert [d["v"] for d in db.made.find().sort("_id")] == [0, 1, 2, 3, 4]
+    assert [i["name"] for i in db.made.list_indexes()] == ["m_1_t_1"]
+
+    # a time series stays one, with equal options or without any
+    out({"v": {"$lt": 2}})
+    assert [d["v"] for d in db.made.find().sort("_id")] == [0, 1]
+    assert code_of(lambda: out({}, timeseries={"timeField": "t"})) == 7406103
+    # an error leaves the old measurements
+    assert code_of(lambda: series.aggregate([{"$unset": "t"}, {"$out": {"db": db.name, "coll": "made"}}])) == 2
+    assert db.made.count_documents({}) == 2
+
+    db.plain.insert_one({})
+    assert code_of(lambda: out({}, into="plain", timeseries=fields)) == 7268700
+    listed = db.list_collection_names()
+    assert not [name for name in listed if "tmp.agg_out" in name], listed

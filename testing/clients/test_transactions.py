@@ -205,7 +205,7 @@ def test_a_commit_after_the_snapshot_is_a_conflict(set_client, c, by_hand):
     assert c.find_one()["n"] == 7
 
 
-def test_every_way_to_write_meets_the_conflict(set_client, c):
+def test_every_way_to_write_finds_the_conflict(set_client, c):
     c.insert_one({"_id": 1, "n": 0})
     commands = [
         {"update": c.name, "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]},
@@ -452,7 +452,7 @@ def test_the_history_has_one_entry(set_client, c, by_hand):
         assert oplog.count_documents({"lsid.id": by_hand.lsid["id"]}) == 3
 
 
-# ---- lifetime, restarts, figures
+# ---- lifetime, restarts, statistics
 
 
 def test_a_clean_shutdown_ends_what_is_open(tmp_path):
@@ -526,11 +526,11 @@ def test_standalone_refuses(client, db):
         assert "errorLabels" not in reply
 
 
-def test_figures(set_client, c, by_hand):
-    figures = lambda: set_client.admin.command("serverStatus")["transactions"]  # noqa: E731
-    before = figures()
+def test_statistics(set_client, c, by_hand):
+    statistics = lambda: set_client.admin.command("serverStatus")["transactions"]  # noqa: E731
+    before = statistics()
     by_hand.begin(insert(c, 1))
-    during = figures()
+    during = statistics()
     assert during["currentInactive"] == before["currentInactive"] + 1 and during["currentActive"] == 0
     assert during["currentOpen"] == before["currentOpen"] + 1
     operations = list(set_client.admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": {"lsid.id": by_hand.lsid["id"]}}]))
@@ -541,7 +541,7 @@ def test_figures(set_client, c, by_hand):
     by_hand.commit()
     by_hand.begin(insert(c, 2))
     by_hand.abort()
-    after = figures()
+    after = statistics()
     grown = {name: after[name] - before[name] for name in ("totalStarted", "totalCommitted", "totalAborted", "currentOpen")}
     assert grown == {"totalStarted": 2, "totalCommitted": 1, "totalAborted": 1, "currentOpen": 0}
 
@@ -621,3 +621,46 @@ def test_transactions_of_a_connection(server):
     finally:
         one.close()
         two.close()
+
+
+# ---- commands around transactions
+
+
+def test_create_in_a_transaction_refuses_what_exists(set_client, c):
+    with set_client.start_session() as session:
+        session.start_transaction()
+        with pytest.raises(OperationFailure) as caught:
+            c.database.command("create", c.name, session=session)
+        assert caught.value.code == 48
+        session.abort_transaction()
+    assert c.database.command("create", c.name)["ok"] == 1
+
+
+def test_more_results_of_a_bulk_write_in_a_transaction(set_client, c):
+    operations = [{"insert": 0, "document": {"_id": n}} for n in range(5)]
+    with set_client.start_session() as session, session.start_transaction():
+        command = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": c.full_name}], "cursor": {"batchSize": 2}}
+        cursor = set_client.admin.command(command, session=session)["cursor"]
+        assert len(cursor["firstBatch"]) == 2
+        more = set_client.admin.command({"getMore": cursor["id"], "collection": "$cmd.bulkWrite"}, session=session)["cursor"]
+        assert [one["idx"] for one in more["nextBatch"]] == [2, 3, 4] and more["id"] == 0
+    assert c.count_documents({}) == 5
+
+
+def test_a_write_concern_error_in_a_transaction_has_no_label(set_client, c):
+    data = {"failCommands": ["insert"], "writeConcernError": {"code": 91, "errmsg": "made up"}}
+    set_client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+    with set_client.start_session() as session:
+        session.start_transaction()
+        reply = c.database.command(insert(c, 1), session=session)
+        assert reply["writeConcernError"]["code"] == 91 and "errorLabels" not in reply
+        session.abort_transaction()
+
+
+def test_a_command_that_fails_says_what_its_write_concern_lacks_as_well(set_client, c):
+    other = set_client.sessions.create_collection(f"{c.name}_other")
+    command = {"renameCollection": c.full_name, "to": other.full_name, "writeConcern": {"w": 2, "wtimeout": 1}}
+    with pytest.raises(OperationFailure) as caught:
+        set_client.admin.command(command)
+    assert caught.value.code == 48 and caught.value.details["writeConcernError"]["code"] == 100
+    other.drop()

@@ -25,8 +25,8 @@ def ttl(client):
 
 def wait_for_pass(client, wait_s=60):
     """A pass that began after this call has ended."""
-    wanted, begin = ttl(client)["passes"] + 2, time.monotonic()
-    while ttl(client)["passes"] < wanted:
+    awaited, begin = ttl(client)["passes"] + 2, time.monotonic()
+    while ttl(client)["passes"] < awaited:
         assert time.monotonic() - begin < wait_s, "the monitor makes no passes"
         time.sleep(0.1)
 

@@ -29,7 +29,7 @@ def test_latencies_of_a_collection(client, db):
     assert "histogram" not in next(db.c.aggregate([{"$collStats": {"latencyStats": {}}}]))["latencyStats"]["writes"]
 
 
-def test_what_is_dropped_or_renamed_begins_anew(client, db):
+def test_what_is_dropped_or_renamed_begins_again(client, db):
     db.c.insert_one({})
     db.c.drop()
     assert used(client, f"{db.name}.c") is None

@@ -101,7 +101,7 @@ def test_listed(client, views):
 def test_changed_and_dropped(client, views):
     views.command("collMod", "adults", viewOn="people", pipeline=[{"$match": {"age": {"$gt": 50}}}])
     assert [doc["_id"] for doc in views.names.find()] == [4]
-    refused(lambda: views.command("collMod", "adults", viewOn="people"), 72, "Must specify both")
+    refused(lambda: views.command("collMod", "adults", pipeline=[]), 72, "Must specify both")
     refused(lambda: views.command("collMod", "adults", validator={}), 72, "on a view")
     refused(lambda: views.command("collMod", "people", viewOn="x", pipeline=[]), 72, "on a collection")
     views.adults.drop()

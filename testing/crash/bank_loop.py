@@ -2,7 +2,7 @@
 
 8 clients move money between accounts on all engines that are named, each transfer with an entry in a journal; readers add all
 accounts up in snapshot transactions meanwhile. A kill leaves the clients at work: the driver tries transactions and commits without an
-answer again at the server that came back. Then the sum is right, every acknowledged transfer stands in the journal exactly once, and
+answer again at the server that came back. Then the sum is right, every acknowledged transfer is in the journal exactly once, and
 the accounts are what the journal says.
 """
 

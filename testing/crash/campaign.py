@@ -1,5 +1,5 @@
 """What the programs here do alike: arguments with a seed that repeats a run, a server on a directory of its own that stays when a
-problem was found, and the look at documents of which every client knows what must be there."""
+problem was found, and the check of documents of which every client knows what must be there."""
 
 import argparse
 import contextlib
@@ -107,7 +107,7 @@ def problems_of_documents(database, names, clients):
 
 
 def insert_old(client, documents):
-    """Documents that nobody writes again."""
+    """Documents that no client writes again."""
     for start in range(0, documents, 1000):
         client.crash.c.insert_many(
             [{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7, i], "pad": "x" * 300}

@@ -49,7 +49,7 @@ class Shared:
 
 
 class Worker(threading.Thread):
-    """Calls `step` until it is told to stop or the server is gone."""
+    """Calls `step` until it is to stop or the server is gone."""
 
     def __init__(self, shared, step, seed):
         super().__init__(daemon=True, name=step.__name__)
@@ -154,7 +154,7 @@ def update_indexed(client, rng, shared):
 
 
 def read_steady(client, rng, shared):
-    """No read meets a document twice, and a search by an indexed field answers only what it asked for."""
+    """No read returns a document twice, and a search by an indexed field answers only what it asked for."""
     bulk = client.steady.bulk
     group = rng.randrange(10)
     ids = [d["_id"] for d in bulk.find({"group": group}, {"_id": 1, "group": 1}, batch_size=rng.choice([2, 101, 1000]))]
@@ -484,7 +484,7 @@ def run_kill(arbor, shared, rng, seconds, number):
 
 
 def check_space(arbor):
-    """Dropped data gives its pages back to later data: the file does not grow for ever."""
+    """The pages of dropped data are used for later data: the file does not grow without end."""
     data = next(path for name in ["ftree/ftree.data", "lmdb/data.mdb"] if (path := arbor.dbpath / name).exists())
     sizes = []
     with pymongo.MongoClient(arbor.uri) as client:

@@ -1,10 +1,10 @@
 """kill -9 while indexes are built under the load of 8 clients, again and again.
 
 The clients are those of kill_loop.py: each keeps a list of what was acknowledged, and compares it with the collection after
-each kill. Beside them one thread drops the indexes and asks for them again, several in one command. After a kill an index is
+each kill. Meanwhile one thread drops the indexes and asks for them again, several in one command. After a kill an index is
 there whole or is built without being asked for again: all that the builder had asked for and not dropped must be there in
-the end. `validate` is clean, no document is lost, and no tree is left of what was broken off. Prints a line per round, and what the
-clients did before the builds and beside them.
+the end. `validate` is clean, no document is lost, and no tree is left of what was aborted. Prints a line per round, and what the
+clients did before the builds and during them.
 """
 
 import random
@@ -60,13 +60,13 @@ class Builder(threading.Thread):
             client.close()
 
 
-def wait_for_builds(client, wanted, seconds=240):
-    """The names of the ready indexes once no build runs and those that are wanted are there, or time is over."""
+def wait_for_builds(client, awaited, seconds=240):
+    """The names of the ready indexes once no build runs and those that are awaited are there, or time is over."""
     until = time.monotonic() + seconds
     while True:
         listed = list(client.crash.command("listIndexes", "c", includeIndexBuildInfo=True)["cursor"]["firstBatch"])
         ready = {index["spec"]["name"] for index in listed if "indexBuildInfo" not in index} - {"_id_"}
-        if (len(ready) + 1 == len(listed) and wanted <= ready) or time.monotonic() > until:
+        if (len(ready) + 1 == len(listed) and awaited <= ready) or time.monotonic() > until:
             return ready
         time.sleep(0.05)
 
@@ -99,7 +99,7 @@ def run(arbor, args, rng):
         insert_old(client, args.documents)
         trees_alone = trees(client)
     states, there = [{} for _ in range(CLIENTS)], set()
-    done, during, alone, beside = 0, 0, [], []
+    done, during, alone, during_builds = 0, 0, [], []
     for kill in range(args.kills):
         clients = [Client(n, arbor.uri, "c", states[n], rng.random()) for n in range(CLIENTS)]
         builder = Builder(arbor.uri, rng.random(), there)
@@ -112,7 +112,7 @@ def run(arbor, args, rng):
         before, began = sum(c.operations for c in clients), time.monotonic()
         time.sleep(rng.uniform(0.1, args.seconds))
         doing = phase(arbor.uri, "createIndexes")
-        beside.append((sum(c.operations for c in clients) - before, time.monotonic() - began))
+        during_builds.append((sum(c.operations for c in clients) - before, time.monotonic() - began))
         time.sleep(rng.uniform(0.0, 0.02))
         arbor.kill()
         for c in clients:
@@ -130,9 +130,9 @@ def run(arbor, args, rng):
         if found:
             raise Problems(*found)
     again = begun_again(arbor.log_path)
-    operations, time_beside = sum(o for o, _ in beside), sum(s for _, s in beside)
+    operations, time_during = sum(o for o, _ in during_builds), sum(s for _, s in during_builds)
     print(f"{args.kills} kills, {during} of them during a build, {again} builds began again, {done} were done before a kill, nothing lost; "
-          f"{sum(alone) / max(len(alone), 1):.0f} operations/s alone, {operations / time_beside:.0f} beside builds")
+          f"{sum(alone) / max(len(alone), 1):.0f} operations/s alone, {operations / time_during:.0f} during builds")
 
 
 def main():

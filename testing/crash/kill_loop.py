@@ -8,7 +8,7 @@ documents agree. Prints a line per round and ends with a non-zero code at the fi
 `--engine NAME` runs everything on one engine. `--engine A,B,...` gives each of these engines a collection, whose index on `k`
 lives on the next one, in one server with A as its default. `--kind set` makes the server a replica set of one member.
 `--failure power` cuts the power of a file system on a loop device instead (root): what was not synced is lost. At the end the
-server stops and `arbor check` looks at the directory.
+server stops and `arbor check` verifies the directory.
 """
 
 import os

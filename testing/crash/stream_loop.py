@@ -111,8 +111,8 @@ class Watcher(threading.Thread):
             numbers.append(doc["n"])
 
 
-def apply_update(doc, told):
-    for path, value in told["updatedFields"].items():
+def apply_update(doc, description):
+    for path, value in description["updatedFields"].items():
         *steps, last = path.split(".")
         at = doc
         for step in steps:
@@ -121,9 +121,9 @@ def apply_update(doc, told):
             at[int(last):int(last) + 1] = [value]
         else:
             at[last] = value
-    for path in told["removedFields"]:
+    for path in description["removedFields"]:
         doc.pop(path, None)
-    for cut in told.get("truncatedArrays", []):
+    for cut in description.get("truncatedArrays", []):
         del doc[cut["field"]][cut["newSize"]:]
 
 

@@ -1,9 +1,9 @@
 """kill -9 while a collection changes its engine under the load of 8 clients, again and again.
 
 The clients are those of kill_loop.py: each keeps a list of what was acknowledged, and compares it with the collection after
-each kill. Beside them one thread moves the collection from engine to engine. After a kill the collection is where it was
+each kill. Meanwhile one thread moves the collection from engine to engine. After a kill the collection is where it was
 before the last switch or where that switch was to take it (an acknowledged switch: only there), it holds every acknowledged
-document once, `validate` is clean, and no tree is left of what was broken off. Prints a line per round.
+document once, `validate` is clean, and no tree is left of what was aborted. Prints a line per round.
 """
 
 import threading

@@ -2,6 +2,7 @@
 """Runs the flows of this directory against one Arbor server, or against the server of --uri, and prints what they did.
 
 Those of set/ run against a replica set of one member, and stores_and_jobs there as well: a job queue uses what a set has.
+Those of tools/ are programs that `scripts/setup tools` builds; they run with --full, or when they are named.
 
     run.py [--full] [--only NAME ...] [--uri URI] [--jobs N]
 
@@ -22,10 +23,13 @@ sys.path.insert(0, str(HERE.parent))
 
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
+# tools whose work is more than that of a standalone
+ON_A_SET = ("mongo_tools", "mongodb_exporter")
+
 LIMIT_S = {False: 120, True: 540}
 
 
-def flows(only):
+def flows(only, full):
     """Every flow: the command that runs it and whether it wants a set, by name. flow.mjs and flow.py are what the flows are
     written with."""
     found = {}
@@ -35,6 +39,10 @@ def flows(only):
             continue
         found[path.stem] = (["node", str(path)] if path.suffix == ".mjs" else [sys.executable, str(path)], path.parent.name == "set")
     found["stores_and_jobs on a set"] = (found["stores_and_jobs"][0], True)
+    found["compass_data_service on a set"] = (found["compass_data_service"][0], True)
+    for path in sorted(HERE.glob("tools/*.py")) if full or only else []:
+        if path.stem != "program":
+            found[path.stem] = ([sys.executable, str(path)], path.stem in ON_A_SET)
     unknown = set(only) - set(found)
     if unknown:
         raise SystemExit(f"no such flow: {', '.join(sorted(unknown))}; there are {', '.join(found)}")
@@ -57,7 +65,7 @@ def run_all(uri, set_uri, arguments):
     failed, begin = [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         todo = [pool.submit(run, name, command, set_uri if wants_set else uri, arguments.full)
-                for name, (command, wants_set) in flows(arguments.only).items()]
+                for name, (command, wants_set) in flows(arguments.only, arguments.full).items()]
         for future in concurrent.futures.as_completed(todo):
             name, passed, seconds, output = future.result()
             print(f"== {name} ({seconds:.1f} s){'' if passed else ' FAILED'}\n{output}", flush=True)

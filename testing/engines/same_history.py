@@ -154,25 +154,25 @@ def run(server, kind, name, seed):
     if kind == "update":
         many, upsert = rng.random() < 0.5, rng.random() < 0.2
         update = coll.update_many if many else coll.update_one
-        wanted = a_filter(rng) if many else {"_id": an_id(rng)}
-        return update(wanted, an_update(rng), upsert=upsert and not many).raw_result
+        selected = a_filter(rng) if many else {"_id": an_id(rng)}
+        return update(selected, an_update(rng), upsert=upsert and not many).raw_result
     if kind == "replace":
         _id = an_id(rng)
         return coll.replace_one({"_id": _id}, document(rng, _id), upsert=rng.random() < 0.5).raw_result
     if kind == "delete":
-        wanted = rng.choice([{"_id": an_id(rng)}, {"_id": {"$gte": rng.randrange(400), "$lt": rng.randrange(400)}}, {"s.v": rng.randrange(20)}])
-        return coll.delete_many(wanted).raw_result
+        selected = rng.choice([{"_id": an_id(rng)}, {"_id": {"$gte": rng.randrange(400), "$lt": rng.randrange(400)}}, {"s.v": rng.randrange(20)}])
+        return coll.delete_many(selected).raw_result
     if kind == "find":
-        wanted, sort = a_filter(rng), [(rng.choice(FIELDS), rng.choice([1, -1])), *ordered]
-        found = coll.find(wanted).sort(sort).skip(rng.choice([0, 0, 2])).limit(rng.choice([0, 10, 100]))
+        selected, sort = a_filter(rng), [(rng.choice(FIELDS), rng.choice([1, -1])), *ordered]
+        found = coll.find(selected).sort(sort).skip(rng.choice([0, 0, 2])).limit(rng.choice([0, 10, 100]))
         if rng.random() < 0.3:
-            return sorted(map(bson.encode, coll.find(wanted)))
+            return sorted(map(bson.encode, coll.find(selected)))
         return [bson.encode(doc) for doc in found]
     if kind == "aggregate":
         return [bson.encode(doc) for doc in coll.aggregate(pipeline(rng))]
     if kind == "count":
-        wanted = a_filter(rng)
-        return coll.count_documents(wanted), coll.estimated_document_count(), len(coll.distinct(rng.choice(FIELDS), wanted))
+        selected = a_filter(rng)
+        return coll.count_documents(selected), coll.estimated_document_count(), len(coll.distinct(rng.choice(FIELDS), selected))
     if kind == "modify":
         return coll.find_one_and_update({"_id": an_id(rng)}, an_update(rng), return_document=rng.random() < 0.5)
     if kind == "index":
@@ -206,7 +206,7 @@ def answer(server, operation):
     except BulkWriteError as error:
         return plain({"bulk error": error.details})
     except OperationFailure as error:
-        # an error about an index shows its whole specification, and with it the engine that the mixed server was told
+        # an error about an index shows its whole specification, and with it the engine that the mixed server was given
         return ("error", error.code, re.sub(r", storageEngine: \{ \w+: \{\} \}", "", error.details.get("errmsg", "")))
 
 

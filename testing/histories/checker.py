@@ -8,8 +8,8 @@ order in which every list was written, and from it who must have seen whom:
 
 Snapshot isolation forbids these (names as in Adya's thesis and in Elle):
 
-    duplicate    a value stands in a list twice          incompatible  two reads of a list disagree about its order
-    lost append  a committed value that later reads miss garbage       a value that nobody wrote
+    duplicate    a value is in a list twice              incompatible  two reads of a list disagree about its order
+    lost append  a committed value that later reads miss garbage       a value that no client wrote
     G1a          a read of an aborted transaction        G1b           a read of a value that its writer wrote over
     G0           a cycle of ww                           G1c           a cycle of ww and wr
     G-single     a cycle with exactly one rw             internal      a transaction does not see its own writes

@@ -1,7 +1,7 @@
 """Transactions that append to lists and read them, and the check that their history obeys snapshot isolation (checker.py).
 
-Every client runs transactions of a few operations over a few documents, so that they meet. One that fails is aborted; one whose
-commit got no answer is unknown. `--kills N` kills the server with -9 that often meanwhile; a reader looks at all lists in the end.
+Every client runs transactions of a few operations over a few documents, so that they conflict. One that fails is aborted; one whose
+commit got no answer is unknown. `--kills N` kills the server with -9 that often meanwhile; a reader reads all lists in the end.
 """
 
 import argparse

@@ -48,7 +48,7 @@ class Client(threading.Thread):
                         self.wrong.append(f"inserted twice: {error}")
                         break
                     except PyMongoError as error:
-                        # cut twice: nobody knows; the operation counts as unsure, and its number is not used again
+                        # cut twice: the outcome is unknown; the operation counts as unsure, and its number is not used again
                         if isinstance(error, pymongo.errors.OperationFailure):
                             self.wrong.append(str(error))
                         self.unsure[kind] += 1

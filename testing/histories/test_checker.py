@@ -24,7 +24,7 @@ def test_good_histories():
     assert kinds(Transaction([append("x", 1)]), Transaction([read("x", 1), append("x", 2)]), Transaction([read("x", 1, 2)])) == []
     # an own append behind what the snapshot showed
     assert kinds(Transaction([append("x", 1)]), Transaction([read("x", 1), append("x", 2), read("x", 1, 2)])) == []
-    # what nobody knows the outcome of may be seen or not
+    # an operation of unknown outcome may be seen or not
     assert kinds(Transaction([append("x", 1)], "unknown"), Transaction([read("x", 1)])) == []
     assert kinds(Transaction([append("x", 1)], "unknown"), Transaction([read("x")])) == []
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The list of features (registry/*.toml): what stands behind each row, and the tables of COMPAT.md made from it.
+"""The list of features (registry/*.toml): what is the basis of each row, and the tables of COMPAT.md made from it.
 
     registry.py             checks that each row's scripts exist and that COMPAT.md is up to date
     registry.py --write     writes the tables of COMPAT.md (`make compat`)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import notation
 
-# One value of each type: the word `others` stands for those that a block does not mention.
+# One value of each type: the word `others` means those that a block does not mention.
 SAMPLES = {
     "double": "1.5",
     "string": '"text"',
@@ -90,7 +90,7 @@ def load(path):
 
 
 def statements(text, path):
-    """Lines that belong together: brackets are closed, and a line that begins with `=>` goes on with the one before."""
+    """Lines that belong together: brackets are closed, and a line that begins with `=>` continues the one before."""
     held = None
     for number, line in enumerate([*text.splitlines(), ""], 1):
         if line.strip().startswith("#"):
@@ -154,7 +154,7 @@ def split_arrow(source):
 
 
 def read_positions(text):
-    """`1, 2 ; others`: what may stand at each position."""
+    """`1, 2 ; others`: what may be at each position."""
     positions = [[]]
     while text:
         if found := re.match(r"(others|nullish)\b", text):

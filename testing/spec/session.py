@@ -42,7 +42,7 @@ def to_driver(value):
             return Binary(content[1], content[0])
         case "null" | "string" | "int" | "double" | "bool":
             return content
-    raise notation.NotationError(f"{kind} cannot stand at the top of a command")
+    raise notation.NotationError(f"{kind} cannot be at the top of a command")
 
 
 class Session:
@@ -186,10 +186,10 @@ def query(session, block):
 def projection(session, block):
     """`DOCUMENT ; PROJECTION [; FILTER] => DOCUMENT`; the result has no `_id` unless the document has."""
     for case in block.cases:
-        document, wanted, *filter = case.arguments
+        document, projection, *filter = case.arguments
         has_id = document[1] and document[1][0][0] == "_id"
         session.replace_all("x", [document])
-        result = attempt(lambda: session.batch(find="x", filter=filter[0] if filter else {}, projection=wanted)[0])
+        result = attempt(lambda: session.batch(find="x", filter=filter[0] if filter else {}, projection=projection)[0])
         yield case, result if has_id or isinstance(result, Refused) else without_id(result)
 
 

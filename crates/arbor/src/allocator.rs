@@ -4,7 +4,7 @@
 //! leave free. Resident at most on 2026-11-21, with two processors and a budget of 96 MB, over a random load of 2 M rows, gets
 //! and a mixed load: the C library 449 MB, mimalloc 284, jemalloc with its own settings 229, as set here 169.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,18 +13,51 @@ use tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// jemalloc reads its settings from this symbol: an arena for each processor, freed pages back to the system after 200 ms.
-/// It is the C library's `malloc` too, so that RocksDB, WiredTiger and LMDB allocate here.
+/// jemalloc reads its settings from this symbol: an arena for each processor and one for allocations from half a MiB on, freed pages
+/// back to the system after 200 ms. It is the C library's `malloc` too, so that RocksDB, WiredTiger and LMDB allocate here.
 // SAFETY: the name is jemalloc's for exactly this, a pointer to text that ends with a zero.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "malloc_conf")]
-pub static SETTINGS: &[u8; 79] = b"percpu_arena:percpu,background_thread:true,dirty_decay_ms:200,muzzy_decay_ms:0\0";
+pub(crate) static SETTINGS: &[u8; 105] =
+    b"percpu_arena:percpu,background_thread:true,dirty_decay_ms:200,muzzy_decay_ms:0,oversize_threshold:524288\0";
+
+/// As in [`SETTINGS`].
+const LARGE_BYTES_MIN: usize = 512 << 10;
+
+/// Has allocations of half a MiB and more returned to the system when they are freed, instead of after 200 ms: a batch that grows
+/// by doubling leaves as much behind as it holds, and on a busy machine the thread that returns it may run late. It costs
+/// a page fault for each page of the next one, so it is for servers with a small memory limit. Returns false if jemalloc does not.
+#[allow(unsafe_code)]
+pub(crate) fn return_large_at_once() -> bool {
+    let large = std::hint::black_box(Vec::<u8>::with_capacity(2 * LARGE_BYTES_MIN));
+    let (mut address, mut arena, mut arena_bytes) = (large.as_ptr(), 0u32, size_of::<u32>());
+    // SAFETY: jemalloc reads one pointer from `address` and writes one u32 to `arena`; the name ends with a zero.
+    let unknown = unsafe {
+        let (arena, address) = ((&raw mut arena).cast(), (&raw mut address).cast());
+        tikv_jemalloc_sys::mallctl(
+            c"arenas.lookup".as_ptr(),
+            arena,
+            &raw mut arena_bytes,
+            address,
+            size_of::<*const u8>(),
+        )
+    };
+    let Ok(name) = CString::new(format!("arena.{arena}.dirty_decay_ms")) else { return false };
+    let mut at_once = 0isize;
+    // SAFETY: jemalloc reads one isize from `at_once`; the name ends with a zero.
+    let refused = unknown != 0
+        || 0 != unsafe {
+            let value = (&raw mut at_once).cast();
+            tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), value, size_of::<isize>())
+        };
+    !refused
+}
 
 /// Disables this thread's cache of free memory. A thread keeps up to 0.75 MB in it, useless to one that waits for disks
 /// and is one of many: with 64 clients that was 145 MB in addition to a cache of 96 MB (2026-11-22). Network workers keep
 /// theirs: without it a read by `_id` costs a tenth more.
 #[allow(unsafe_code)]
-pub fn without_thread_cache() {
+pub(crate) fn without_thread_cache() {
     let mut enabled = false;
     let value = (&raw mut enabled).cast();
     // SAFETY: jemalloc reads one bool from `value`; the name ends with a zero. An error leaves the cache, which is harmless.
@@ -35,7 +68,7 @@ pub fn without_thread_cache() {
 
 /// Returns what is free to the system, of all arenas, instead of after 200 ms.
 #[allow(unsafe_code)]
-pub fn purge() {
+pub(crate) fn purge() {
     // `arena.<MALLCTL_ARENAS_ALL>.purge`
     let name = c"arena.4096.purge".as_ptr();
     // SAFETY: the call takes and gives no value; the name ends with a zero.
@@ -46,7 +79,7 @@ pub fn purge() {
 
 /// Bytes that this thread has allocated, less what it has freed.
 #[allow(unsafe_code)]
-pub fn thread_allocated() -> u64 {
+pub(crate) fn thread_allocated() -> u64 {
     thread_local!(static COUNTERS: [Option<&'static AtomicU64>; 2] = [c"thread.allocatedp", c"thread.deallocatedp"].map(counter));
     let read = |counter: Option<&AtomicU64>| counter.map_or(0, |counter| counter.load(Ordering::Relaxed));
     COUNTERS.try_with(|[allocated, freed]| read(*allocated).wrapping_sub(read(*freed))).unwrap_or(0)
@@ -62,4 +95,53 @@ fn counter(name: &CStr) -> Option<&'static AtomicU64> {
         unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut place).cast(), &raw mut size, null_mut(), 0) };
     // SAFETY: the counter is an aligned u64 that lives as long as the thread; the reference stays in the thread's own storage.
     if failed == 0 && !place.is_null() { Some(unsafe { AtomicU64::from_ptr(place) }) } else { None }
+}
+
+/// Bytes allocated, in active pages, resident, mapped and retained, of the whole process. Empty if jemalloc does not count them.
+#[allow(unsafe_code)]
+pub(crate) fn statistics() -> Vec<(&'static str, u64)> {
+    let mut epoch = 1u64;
+    // SAFETY: jemalloc reads one u64 from `epoch`, and brings its statistics up to date; the name ends with a zero.
+    unsafe {
+        tikv_jemalloc_sys::mallctl(
+            c"epoch".as_ptr(),
+            null_mut(),
+            null_mut(),
+            (&raw mut epoch).cast(),
+            size_of::<u64>(),
+        );
+    }
+    let names: [(&'static str, &CStr); 5] = [
+        ("allocated", c"stats.allocated"),
+        ("active", c"stats.active"),
+        ("resident", c"stats.resident"),
+        ("mapped", c"stats.mapped"),
+        ("retained", c"stats.retained"),
+    ];
+    let read = |(name, of): (&'static str, &CStr)| {
+        let (mut bytes, mut size) = (0usize, size_of::<usize>());
+        // SAFETY: jemalloc writes one usize to `bytes`; the name ends with a zero.
+        let failed =
+            unsafe { tikv_jemalloc_sys::mallctl(of.as_ptr(), (&raw mut bytes).cast(), &raw mut size, null_mut(), 0) };
+        (failed == 0).then_some((name, bytes as u64))
+    };
+    names.into_iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_memory_is_returned_when_it_is_freed() {
+        const PIECES: usize = 32;
+        assert!(return_large_at_once());
+        let resident = arbor_base::memory::machine::resident_anonymous;
+        let pieces: Vec<Vec<u8>> = (0..PIECES).map(|_| vec![7; 2 * LARGE_BYTES_MIN]).collect();
+        let before = resident();
+        drop(std::hint::black_box(pieces));
+        let returned = before.saturating_sub(resident());
+        let freed = (PIECES * 2 * LARGE_BYTES_MIN) as u64;
+        assert!(returned > freed / 2, "{returned} of {freed} bytes were returned");
+    }
 }

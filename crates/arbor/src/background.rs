@@ -14,12 +14,12 @@ const CHILD: &str = "ARBOR_IN_BACKGROUND";
 
 const READY: &str = "ready";
 
-pub fn is_child() -> bool {
+pub(crate) fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
 /// Starts the server in the background and answers once it listens.
-pub fn start(settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
     if settings.logpath.is_none() {
         return Err(Failure::new(BAD_OPTIONS, "--fork has to be used with --logpath"));
     }
@@ -44,7 +44,7 @@ pub fn start(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Notifies the parent, if there is one, that the server listens; then leaves its session and its terminal.
-pub fn ready() {
+pub(crate) fn ready() {
     if is_child() {
         let _ = rustix::process::setsid();
         let mut out = std::io::stdout();

@@ -13,9 +13,9 @@ use crate::engines::{Engines, USUAL, ftree_options};
 use crate::failure::{CANNOT_START, Failure};
 use crate::memory::Sizes;
 use crate::oplog;
-use crate::storage::{Pace, Storage};
+use crate::storage::{Pace, Part, Storage};
 
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let dbpath =
         Arg::new("dbpath").long("dbpath").value_name("DIRECTORY").default_value("/data/db").help("Directory to verify");
     Command::new("check")
@@ -23,7 +23,7 @@ pub fn command() -> Command {
         .arg(dbpath)
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
     let pace = Pace {
         commit_interval: Duration::from_millis(100),
@@ -36,7 +36,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let engines = Engines::of_directory(Some(&written));
     check_file(&path.join(USUAL))?;
     check_pages(&path.join("lmdb"))?;
-    let storage = Storage::open(Directory::open(&path, engines.home)?, &engines, &pace)?;
+    let part = if arbor_repl::is_of_several(&path) { Part::OfSeveral } else { Part::Own };
+    let storage = Storage::open(Directory::open(&path, engines.home)?, &engines, &pace, part)?;
     let bad = check_all(&storage.store)? + unavailable(&storage);
     storage.close()?;
     match bad {

@@ -10,10 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// fractal tree 2, RocksDB and WiredTiger one for each of their files.
 const KEPT_MIN: u64 = 256;
 /// mongod warns below this.
-pub const RECOMMENDED: u64 = 64_000;
+pub(crate) const RECOMMENDED: u64 = 64_000;
 
 /// Raises the limit of the process as far as it may. Returns what it is then.
-pub fn raise_limit() -> u64 {
+pub(crate) fn raise_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // Where it cannot be raised it stays, and connections are limited by what it is.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -21,7 +21,7 @@ pub fn raise_limit() -> u64 {
 }
 
 /// Connections that may be open at a time, of those that were asked for.
-pub fn connections_max(asked: usize, limit: u64) -> usize {
+pub(crate) fn connections_max(asked: usize, limit: u64) -> usize {
     let kept = (limit / 5).max(KEPT_MIN).min(limit / 2);
     let possible = usize::try_from(limit - kept).unwrap_or(usize::MAX);
     asked.min(possible)

@@ -31,14 +31,14 @@ const FOREIGN_FILES: &[&str] =
 
 /// A directory that belongs to this process.
 #[derive(Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     pub path: PathBuf,
     _lock: Box<dyn Lock>,
 }
 
 impl Directory {
     /// Locks the directory and checks whose it is; a new one becomes ours.
-    pub fn open(path: &Path, engine: &str) -> Result<Directory, Failure> {
+    pub(crate) fn open(path: &Path, engine: &str) -> Result<Directory, Failure> {
         if !path.is_dir() {
             return Err(Failure::cannot_start(format!(
                 "NonExistentPath: Data directory {} not found. Create the missing directory or specify another directory \
@@ -61,15 +61,15 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), _lock: lock })
     }
 
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.path.join("log")
     }
 
-    pub fn engine(&self, engine: &str) -> PathBuf {
+    pub(crate) fn engine(&self, engine: &str) -> PathBuf {
         self.path.join(engine)
     }
 
-    pub fn scratch(&self) -> PathBuf {
+    pub(crate) fn scratch(&self) -> PathBuf {
         self.path.join("scratch")
     }
 }
@@ -98,7 +98,7 @@ fn value_of<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 }
 
 /// The engine that a directory was made with; `None` if it does not say.
-pub fn engine_of(path: &Path) -> Option<String> {
+pub(crate) fn engine_of(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path.join("arbor.format")).ok()?;
     value_of(&text, "engine").map(str::to_owned)
 }

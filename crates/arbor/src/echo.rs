@@ -4,7 +4,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 
 use crate::failure::{self, Failure};
 
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("echo")
         .hide(true)
         .about("Answer every frame with one canned reply (started by the laboratory)")
@@ -12,7 +12,7 @@ pub fn command() -> Command {
         .arg(Arg::new("bytes").long("bytes").required(true).value_parser(value_parser!(u32)))
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let (Some(port), Some(bytes)) = (matches.get_one::<u16>("port"), matches.get_one::<u32>("bytes")) else {
         return Err(Failure::new(failure::BAD_OPTIONS, "echo needs --port and --bytes".to_owned()));
     };

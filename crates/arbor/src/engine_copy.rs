@@ -11,7 +11,7 @@ use crate::directory;
 use crate::engines::EngineChoice;
 
 /// The engines whose files are in the directory, the home first.
-pub fn engines_in(path: &Path) -> Vec<String> {
+pub(crate) fn engines_in(path: &Path) -> Vec<String> {
     let listed = std::fs::read_to_string(path.join("arbor.engines")).unwrap_or_default();
     let mut names: Vec<String> = directory::engine_of(path).into_iter().collect();
     for name in listed.lines().map(str::trim).filter(|name| !name.is_empty()) {
@@ -23,7 +23,7 @@ pub fn engines_in(path: &Path) -> Vec<String> {
 }
 
 /// Errors: the engine is not in this build, or refuses its files.
-pub fn open(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
+pub(crate) fn open(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
     find(name, path)?.open(path)
 }
 
@@ -36,12 +36,12 @@ fn find(name: &str, path: &Path) -> Result<EngineChoice> {
 }
 
 /// Opens what may be damaged.
-pub fn open_damaged(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
+pub(crate) fn open_damaged(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
     find(name, path)?.open_damaged(path)
 }
 
 /// The files of a directory and of the directories in it.
-pub fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let (entry, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;

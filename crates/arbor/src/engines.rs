@@ -20,13 +20,14 @@ use arbor_store::EngineNames;
 
 use crate::config::Settings;
 
-pub use ftree::inspection as ftree_options;
-pub use several::Engines;
+pub(crate) use ftree::inspection as ftree_options;
+pub(crate) use several::Engines;
 
 /// Used where no engine, or one that is not in this build, is asked for.
-pub const USUAL: &str = "ftree";
+pub(crate) const USUAL: &str = "ftree";
 
-const NAMES: &[&str] = &[
+/// The engines of this build.
+pub(crate) const NAMES: &[&str] = &[
     USUAL,
     "lmdb",
     #[cfg(feature = "rocksdb")]
@@ -44,19 +45,32 @@ const _: () = {
 };
 
 /// Engines that `arbor lab kv` measures.
-pub const KV_ENGINES: &[KvEngine] = &[
-    KvEngine { name: USUAL, open: |directory, settings| as_opened(ftree::open_alone(directory, settings)) },
+pub(crate) const KV_ENGINES: &[KvEngine] = &[
+    KvEngine {
+        name: USUAL,
+        aliases: ftree::ALIASES,
+        open: |directory, settings| as_opened(ftree::open_alone(directory, settings)),
+    },
     KvEngine {
         name: "lmdb",
+        aliases: &["mmapv1"],
         open: |directory, settings| {
             let options = LmdbOptions { updates: Some(settings.updates.clone()), ..LmdbOptions::default() };
             as_opened(open_lmdb(directory, options))
         },
     },
     #[cfg(feature = "rocksdb")]
-    KvEngine { name: "rocksdb", open: |directory, settings| as_opened(rocksdb::open_alone(directory, settings)) },
+    KvEngine {
+        name: "rocksdb",
+        aliases: &[],
+        open: |directory, settings| as_opened(rocksdb::open_alone(directory, settings)),
+    },
     #[cfg(feature = "wiredtiger-system")]
-    KvEngine { name: "wiredTiger", open: |directory, settings| as_opened(wiredtiger::open_alone(directory, settings)) },
+    KvEngine {
+        name: "wiredTiger",
+        aliases: &[],
+        open: |directory, settings| as_opened(wiredtiger::open_alone(directory, settings)),
+    },
 ];
 
 fn as_opened(engine: arbor_engine::Result<Arc<dyn Engine>>) -> arbor_lab::kv::Opened {
@@ -65,7 +79,7 @@ fn as_opened(engine: arbor_engine::Result<Arc<dyn Engine>>) -> arbor_lab::kv::Op
 
 /// An engine of this build with what the user chose for it.
 #[derive(Clone, Debug)]
-pub struct EngineChoice {
+pub(crate) struct EngineChoice {
     pub name: &'static str,
     cache_bytes: Option<u64>,
     checkpoint_seconds: Option<u64>,
@@ -75,7 +89,7 @@ pub struct EngineChoice {
 
 impl EngineChoice {
     /// The engine by its name, if this build has it.
-    pub fn named(name: &str) -> Option<EngineChoice> {
+    pub(crate) fn named(name: &str) -> Option<EngineChoice> {
         let name = NAMES.iter().find(|known| **known == name)?;
         Some(EngineChoice { name, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() })
     }
@@ -89,7 +103,7 @@ impl EngineChoice {
     }
 
     /// The options that the engine does not take, with the reason.
-    pub fn refused(&self) -> Vec<(&str, String)> {
+    pub(crate) fn refused(&self) -> Vec<(&str, String)> {
         let reason = |option: &str| match self.name {
             #[cfg(feature = "rocksdb")]
             "rocksdb" if rocksdb::takes(option) => rocksdb::warning(option, &self.options),
@@ -102,7 +116,7 @@ impl EngineChoice {
     }
 
     /// Returns true if the engine has a cache of its own.
-    pub fn has_cache(&self) -> bool {
+    pub(crate) fn has_cache(&self) -> bool {
         self.name != "lmdb"
     }
 
@@ -118,14 +132,14 @@ impl EngineChoice {
     }
 
     /// As far as it can be read. A damaged file of LMDB may end the process.
-    pub fn open_damaged(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+    pub(crate) fn open_damaged(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         match self.name {
             "lmdb" => open_lmdb(directory, LmdbOptions { verified_pages_max: 0, ..LmdbOptions::default() }),
             _ => self.open(directory),
         }
     }
 
-    pub fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+    pub(crate) fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         match self.name {
             #[cfg(feature = "rocksdb")]
             "rocksdb" => rocksdb::open(directory, self.cache_bytes, &self.options),

@@ -1,12 +1,17 @@
 //! Joins `server` and `command`: frames on one side, requests on the other.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use arbor_command::{Commands, Connection, Host};
-use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place};
-use arbor_server::{Bell, Handler, Metrics, News, Session, Stop};
+use arbor_command::{Commands, Connection, Host, Keys};
+use arbor_member::Dialer;
+use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place, Refusal};
+use arbor_server::{Bell, Handler, Metrics, News, Session, Stop, Tls};
 
-pub struct Front {
+use crate::config::Settings;
+use crate::security;
+
+pub(crate) struct Front {
     pub commands: Arc<Commands>,
 }
 
@@ -21,14 +26,22 @@ impl Handler for Front {
         Box::new(Client { commands: self.commands.clone(), connection })
     }
 
-    fn refused(&self, peer: Peer) {
-        self.commands.refused(peer.remote, peer.open);
+    fn refused(&self, peer: &Peer, refusal: Refusal) {
+        self.commands.refused(peer, refusal);
     }
 }
 
 impl Session for Client {
     fn place(&self, frame: &[u8]) -> Place {
         self.commands.place(&self.connection, frame)
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        self.commands.frame_bytes_max(&self.connection)
+    }
+
+    fn silence_max(&self) -> Option<Duration> {
+        self.commands.silence_max(&self.connection)
     }
 
     fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After {
@@ -52,6 +65,10 @@ impl Session for Client {
         self.commands.place_of_more(&self.connection)
     }
 
+    fn too_large(&mut self, head: &[u8], bytes_max: u64, reply: &mut Vec<u8>) -> After {
+        self.commands.too_large(&mut self.connection, head, bytes_max, reply)
+    }
+
     fn panicked(&mut self, frame: &[u8], message: &str, reply: &mut Vec<u8>) {
         self.commands.panicked(&mut self.connection, frame, message, reply);
     }
@@ -62,15 +79,38 @@ impl Session for Client {
 }
 
 /// Process functions that commands use.
-pub struct Process {
+pub(crate) struct Process {
     pub metrics: Arc<Metrics>,
     pub stop: Stop,
     pub bell: Bell,
+    /// None: connections are in plain text.
+    pub tls: Option<Arc<Tls>>,
+    pub settings: Settings,
+    /// Connections to other members.
+    pub dialer: Dialer,
 }
 
 impl Host for Process {
     fn network(&self) -> NetworkStatistics {
         self.metrics.statistics()
+    }
+
+    fn rotate_certificates(&self) -> Result<(), String> {
+        match &self.tls {
+            Some(tls) => tls.reload()?,
+            None if self.settings.key_file.is_some() => {}
+            None => return Err("TLS is not enabled".to_owned()),
+        }
+        self.dialer.replace(security::credentials(&self.settings)?);
+        Ok(())
+    }
+
+    fn keys(&self) -> Result<Option<Keys>, String> {
+        self.settings.key_file.as_deref().map(security::keys).transpose()
+    }
+
+    fn certificate(&self) -> Option<Arc<[u8]>> {
+        self.tls.as_ref().map(|tls| tls.certificate())
     }
 
     fn shut_down(&self) {
@@ -80,7 +120,11 @@ impl Host for Process {
     fn topology_changed(&self) {
         self.bell.ring();
     }
+
+    fn allocator(&self) -> Vec<(&'static str, u64)> {
+        crate::allocator::statistics()
+    }
 }
 
 /// The commands, for the signal handler, which is installed before they exist.
-pub type CommandsCell = Arc<OnceLock<Arc<Commands>>>;
+pub(crate) type CommandsCell = Arc<OnceLock<Arc<Commands>>>;

@@ -11,7 +11,7 @@ use crate::engine_copy::{engines_in, open};
 use crate::engines::{USUAL, ftree_options};
 use crate::failure::{BAD_OPTIONS, Failure};
 
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let dbpath = Arg::new("dbpath")
         .long("dbpath")
         .value_name("DIRECTORY")
@@ -22,7 +22,7 @@ pub fn command() -> Command {
         .arg(dbpath)
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
     let home = directory::engine_of(&path)
         .ok_or_else(|| Failure::new(BAD_OPTIONS, format!("{} is not a data directory of Arbor", path.display())))?;

@@ -1,10 +1,12 @@
-//! The one binary: `arbor serve`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
+//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
 //!
 //! | file | what |
 //! |---|---|
 //! | `config/` | flags and configuration files to settings |
 //! | `serve` | the start and the end of the server, in order |
+//! | `route` | the start of a router |
 //! | `front` | joins `server`, which knows frames, with `command`, which knows requests |
+//! | `http` | the HTTP port: metrics and health |
 //! | `directory` | the data directory: its lock, its identity, what is in it |
 //! | `engines` | the storage engines of this build, and how the settings open them |
 //! | `storage` | log, engine, transactions, store: opened and closed together |
@@ -13,13 +15,20 @@
 //! | `check` | verifies a directory offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a directory; carries a damaged one over into a new directory |
 //! | `descriptors` | how many files and connections may be open |
+//! | `membership`, `coordination` | what a member of several brings: its identity; etcd |
+//! | `cluster` | a replica set, or shards behind a router, on one machine |
+//! | `supervised` | a process that ends with its parent |
 //! | `echo` | the laboratory's bare peer |
+//! | `version` | what this binary is |
 //! | `failure` | exit codes, as mongod's |
 
 mod allocator;
+mod audit;
 mod background;
 mod check;
+mod cluster;
 mod config;
+mod coordination;
 mod descriptors;
 mod directory;
 mod echo;
@@ -27,12 +36,18 @@ mod engine_copy;
 mod engines;
 mod failure;
 mod front;
+mod http;
 mod inspect;
+mod membership;
 mod memory;
 mod oplog;
+mod route;
 mod salvage;
+mod security;
 mod serve;
 mod storage;
+mod supervised;
+mod version;
 
 use std::process::ExitCode;
 
@@ -50,27 +65,36 @@ fn main() -> ExitCode {
     };
     match matches.subcommand() {
         Some(("serve", matches)) => ended(serve(matches)),
+        Some(("route", matches)) => ended(route::run(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("inspect", matches)) => ended(inspect::run(matches)),
         Some(("salvage", matches)) => ended(salvage::run(matches)),
         Some(("salvage-rows", matches)) => ended(salvage::engine_rows::run(matches)),
+        Some(("cluster", matches)) => ended(cluster::run(matches)),
+        Some(("supervised", matches)) => ended(supervised::run(matches)),
         Some(("echo", matches)) => ended(echo::run(matches)),
-        Some(("lab", matches)) => arbor_lab::cli::run(matches, engines::KV_ENGINES),
+        Some(("lab", matches)) => {
+            let host = arbor_lab::Host { build: version::long(), launcher: supervised::launcher() };
+            arbor_lab::cli::run(matches, engines::KV_ENGINES, host)
+        }
         _ => ExitCode::from(failure::BAD_OPTIONS),
     }
 }
 
 fn cli() -> Command {
     Command::new("arbor")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version::long())
         .about("A document database that speaks the MongoDB wire protocol, and its laboratory")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config::serve_command())
+        .subcommand(cluster::command())
+        .subcommand(config::route_command())
         .subcommand(check::command())
         .subcommand(inspect::command())
         .subcommand(salvage::command())
         .subcommand(salvage::engine_rows::command())
+        .subcommand(supervised::command())
         .subcommand(echo::command())
         .subcommand(arbor_lab::cli::command())
 }
@@ -78,6 +102,9 @@ fn cli() -> Command {
 fn serve(matches: &ArgMatches) -> Result<(), Failure> {
     let settings = config::read_command_line(matches)
         .map_err(|refused| Failure::new(failure::BAD_OPTIONS, refused.to_string()))?;
+    if settings.config_db.is_some() {
+        return Err(Failure::new(failure::BAD_OPTIONS, "--configdb is an option of arbor route"));
+    }
     if settings.fork && !background::is_child() { background::start(&settings) } else { serve::run(settings) }
 }
 

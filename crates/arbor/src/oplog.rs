@@ -17,11 +17,11 @@ const TIME_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// For those who open a directory without being the member of a set: everything, when the directory is that of a member, which
 /// would miss it.
-pub fn retention_of_directory(directory: &Path) -> Option<Retention> {
+pub(crate) fn retention_of_directory(directory: &Path) -> Option<Retention> {
     arbor_repl::was_initiated(directory).then_some(Retention { bytes: u64::MAX, time: Duration::ZERO })
 }
 
-pub fn retention(settings: &OplogSettings, directory: &Path) -> Retention {
+pub(crate) fn retention(settings: &OplogSettings, directory: &Path) -> Retention {
     let free = RealDisk.free_bytes(directory).unwrap_or(0);
     retention_of(settings, free)
 }

@@ -5,6 +5,7 @@
 //! A crash at any point leaves what the log holds.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,24 +13,25 @@ use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::{Commands, Options, Parameters};
 use arbor_engine::MemberState;
+use arbor_member::Dialer;
 use arbor_protocol::log::{Log, events};
 use arbor_query::Database;
 use arbor_repl::{OwnAddress, Replication};
-use arbor_server::{Limits, Listeners, Server, Signal, Stop};
+use arbor_server::{Limits, Listeners, Server, Signal, Stop, UnixSocket};
 use arbor_store::UnfinishedBuild;
 
-use crate::config::{self, Settings};
+use crate::config::{self, Settings, TlsMode};
 use crate::directory::{self, Directory};
 use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::front::{CommandsCell, Front, Process};
 use crate::memory::{Sizes, start as start_monitor};
-use crate::storage::{Pace, Storage};
-use crate::{allocator, background, descriptors, oplog};
+use crate::storage::{Pace, Part, Storage};
+use crate::{allocator, audit, background, descriptors, http, membership, oplog, security};
 
 const CONTEXT: &str = "initandlisten";
 
-pub fn run(settings: Settings) -> Result<(), Failure> {
+pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     let log = Arc::new(open_log(&settings)?);
     let outcome = serve(settings, &log);
     if let Err(failure) = &outcome {
@@ -53,23 +55,47 @@ fn open_log(settings: &Settings) -> Result<Log, Failure> {
 }
 
 fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
+    check_role(&settings)?;
     limit_connections(&mut settings, log);
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
     let engines = Engines::of(&settings, directory::engine_of(&settings.dbpath).as_deref())?;
+    let reported = log.clone();
+    let engines = engines.reporting(move |text| {
+        let attributes = DocBuf::new().with("setting", "storageEngine").with("reason", text);
+        reported.startup_warning(events::SETTING_NOT_APPLIED, attributes);
+    });
     announce(&settings, &engines, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let sizes = Sizes::of(&settings);
     let budget = memory::process();
     budget.set_limit(sizes.limit.unwrap_or(0));
     memory::set_thread_meter(allocator::thread_allocated);
+    if sizes.is_small() {
+        allocator::return_large_at_once();
+    }
     let cell = CommandsCell::default();
-    let limits = Limits { connections_max: settings.connections_max, ..Limits::default() };
-    let server = Server::new(limits).with_pool_begin(allocator::without_thread_cache);
+    let silence = parameters.int("firstMessageTimeoutSecs").and_then(|seconds| u64::try_from(seconds).ok());
+    let limits = Limits {
+        connections_max: settings.connections_max,
+        connections_per_address_max: settings.connections_per_address_max,
+        new_connections_per_second: settings.new_connections_per_second,
+        silence: silence
+            .filter(|_| settings.has_access_control())
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs),
+        ..Limits::default()
+    };
+    let tls = security::tls(&settings)?;
+    let server = Server::new(limits).with_tls(tls.clone()).with_pool_begin(allocator::without_thread_cache);
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), cell.clone())).map_err(Failure::cannot_start)?;
     let directory = Directory::open(&settings.dbpath, engines.home)?;
     write_pidfile(&settings)?;
+    let accounts = security::accounts(&settings)?;
+    let audit = audit::open(&settings)?;
     let listeners = bind(&settings)?;
+    security::check_addresses(&settings, &listeners, log)?;
+    let http = http::start(&settings, &cell, &stop, log)?;
     let pace = Pace {
         commit_interval: Duration::from_millis(settings.commit_interval_ms),
         // 0 meant "never" in MongoDB; the log would grow without end.
@@ -81,35 +107,60 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         },
     };
     let replication = open_replication(&settings, &listeners, log)?;
-    let storage = Storage::open(directory, &engines, &pace)?;
+    let dialer = Dialer::new(security::credentials(&settings).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?);
+    let membership = membership::of(&settings, &listeners, log, &cell, dialer.clone())?;
+    let opening = match &replication {
+        None => Part::Own,
+        Some(replication) if replication.is_of_several() => Part::OfSeveral,
+        Some(replication) if replication.is_initiated() => Part::Own,
+        Some(_) => Part::OwnUnlessEmpty,
+    };
+    let storage = Storage::open(directory, &engines, &pace, opening)?;
     let engine = storage.transactions.engine().clone();
     let monitor = start_monitor(budget, engine, stop.clone()).map_err(Failure::cannot_start)?;
     log_recovery(log, &storage);
     warn_of_unavailable(log, &storage);
 
-    let host = Process { metrics, stop: stop.clone(), bell };
+    let host = Process { metrics, stop: stop.clone(), bell, tls, settings: settings.clone(), dialer };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
     let commands = Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host));
-    let commands = Arc::new(commands.with_replication(replication));
+    let commands = commands.with_replication(replication).with_membership(membership).with_accounts(accounts);
+    let router = open_router(&settings, &listeners)?;
+    let commands = commands.as_shard(settings.is_shard).as_config_server(settings.is_config_server).with_router(router);
+    let commands = Arc::new(commands.with_audit(audit.clone()));
     set_storage_parameters(&commands, log)?;
+    commands.apply_parameters();
+    if cell.set(commands.clone()).is_err() {
+        return Err(Failure::cannot_start("the commands were there already"));
+    }
     commands.begin_replication();
+    commands.begin_sharding().map_err(Failure::cannot_start)?;
     commands.read_cluster_parameters().map_err(Failure::cannot_start)?;
-    let _ = cell.set(commands.clone());
+    commands.read_feature_version().map_err(Failure::cannot_start)?;
 
     let clock = start_clock(commands.clone(), stop.clone())?;
     let feed = start_feed(&commands)?;
+    let ranges_stop = stop.clone();
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
+    let ranges = start_range_deleter(commands.clone(), ranges_stop)?;
     let builds = begin_builds_again(&commands)?;
-    listen(&settings, log, &listeners)?;
-    let served = server.run(listeners, Arc::new(Front { commands: commands.clone() }));
+    commands.audit_start();
+    let unix = listen(&settings, log, &listeners)?;
+    let served = server.with_unix_socket(unix).run(listeners, Arc::new(Front { commands: commands.clone() }));
     log.info(events::CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
+    http.into_iter().for_each(|http| drop(http.join()));
     let _ = ttl.join();
+    let _ = ranges.join();
     let _ = monitor.join();
     commands.database.feed.stop();
     feed.into_iter().for_each(|feed| drop(feed.join()));
     builds.into_iter().for_each(|build| drop(build.join()));
+    commands.end_membership();
     drop(commands);
+    if let Some(audit) = audit {
+        audit.close();
+    }
     let closed = storage.close();
     remove_pidfile(&settings);
     served.map_err(Failure::cannot_start).and(closed)
@@ -142,12 +193,16 @@ fn announce<'a>(settings: &Settings, engines: &Engines, log: &Log, without_effec
         .with("pid", i64::from(std::process::id()))
         .with("port", i32::from(settings.port))
         .with("dbPath", &*settings.dbpath.to_string_lossy())
-        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("version", crate::version::VERSION)
+        .with("gitVersion", crate::version::COMMIT)
         .with("engine", name)
         .with("homeEngine", engines.home);
     log.info(events::STARTING, CONTEXT, attributes);
     log.info(events::OPTIONS_SET, CONTEXT, DocBuf::new().with("options", &config::nested(&settings.given)));
-    log.startup_warning(events::NO_ACCESS_CONTROL, DocBuf::new());
+    if !settings.has_access_control() {
+        log.startup_warning(events::NO_ACCESS_CONTROL, DocBuf::new());
+    }
+    warn_of_machine(log, Path::new("/"));
     let warn = |key: &str, text: &str| {
         log.startup_warning(events::SETTING_NOT_APPLIED, DocBuf::new().with("setting", key).with("reason", text));
     };
@@ -159,6 +214,22 @@ fn announce<'a>(settings: &Settings, engines: &Engines, log: &Log, without_effec
         warn("cache size", &text);
     }
     engines.refused().iter().for_each(|(option, reason)| warn(option, reason));
+}
+
+/// Settings of the machine that make a database slow. `root` is the directory that contains `proc` and `sys`.
+fn warn_of_machine(log: &Log, root: &Path) {
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
+    let huge_pages = "sys/kernel/mm/transparent_hugepage/enabled";
+    if read(huge_pages).contains("[always]") {
+        let attributes = DocBuf::new().with("sysfsFile", &format!("/{huge_pages}")).with("currentValue", "always");
+        log.startup_warning(events::HUGE_PAGES, attributes.with("desiredValue", "madvise"));
+    }
+    let swappiness: i32 = read("proc/sys/vm/swappiness").trim().parse().unwrap_or(0);
+    let swap = read("proc/meminfo").lines().any(|line| line.starts_with("SwapTotal:") && !line.ends_with(" 0 kB"));
+    if swap && swappiness > 1 {
+        let attributes = DocBuf::new().with("sysfsFile", "/proc/sys/vm/swappiness").with("currentValue", swappiness);
+        log.startup_warning(events::SWAP, attributes);
+    }
 }
 
 /// Applies the `--setParameter` values of log, checkpoints and engines, which are open now.
@@ -183,6 +254,26 @@ fn open_replication(settings: &Settings, listeners: &Listeners, log: &Log) -> Re
     Replication::open(name, own, &settings.dbpath).map(Some).map_err(Failure::cannot_start)
 }
 
+/// The router to the shards of a cluster, if this is to be one.
+fn open_router(settings: &Settings, listeners: &Listeners) -> Result<Option<Arc<dyn arbor_command::Router>>, Failure> {
+    let Some(config_db) = &settings.config_db else { return Ok(None) };
+    let address = format!("{}:{}", arbor_protocol::process::host_name(), port_of(settings, listeners));
+    let router = arbor_router::Router::new(config_db, address).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
+    Ok(Some(Arc::new(router)))
+}
+
+/// Refuses roles that a server alone cannot have.
+fn check_role(settings: &Settings) -> Result<(), Failure> {
+    let refused = |text: &str| Err(Failure::new(BAD_OPTIONS, text));
+    match (settings.is_shard, settings.is_config_server) {
+        (true, true) => refused("a server is a shard or a config server, not both"),
+        (true, _) | (_, true) if settings.replica_set.is_none() => {
+            refused("--shardsvr and --configsvr are for members of replica sets: --replSet is missing")
+        }
+        _ => Ok(()),
+    }
+}
+
 fn bind(settings: &Settings) -> Result<Listeners, Failure> {
     arbor_server::bind(&settings.addresses(), settings.port, settings.ipv6).map_err(cannot_listen)
 }
@@ -196,22 +287,28 @@ fn cannot_listen(error: arbor_server::Error) -> Failure {
     }
 }
 
-fn listen(settings: &Settings, log: &Log, listeners: &Listeners) -> Result<(), Failure> {
+fn listen(settings: &Settings, log: &Log, listeners: &Listeners) -> Result<Option<UnixSocket>, Failure> {
     arbor_server::listen(listeners).map_err(cannot_listen)?;
     for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
         log.info(events::LISTENING, "listener", DocBuf::new().with("address", &address.to_string()));
     }
     let port = port_of(settings, listeners);
+    let unix = security::unix_socket(settings, port, log)?;
+    if let Some(unix) = &unix {
+        log.info(events::LISTENING, "listener", DocBuf::new().with("address", &*unix.path().to_string_lossy()));
+    }
     log.info(
         events::WAITING_FOR_CONNECTIONS,
         "listener",
-        DocBuf::new().with("port", i32::from(port)).with("ssl", "off"),
+        DocBuf::new()
+            .with("port", i32::from(port))
+            .with("ssl", if settings.tls.mode == TlsMode::Disabled { "off" } else { "on" }),
     );
     if settings.welcome || (settings.logpath.is_some() && std::io::stdout().is_terminal()) {
         welcome(settings, port);
     }
     background::ready();
-    Ok(())
+    Ok(unix)
 }
 
 fn port_of(settings: &Settings, listeners: &Listeners) -> u16 {
@@ -234,12 +331,15 @@ fn welcome(settings: &Settings, port: u16) {
 
 fn options(settings: &Settings, listeners: &Listeners) -> Options {
     Options {
-        argv: std::env::args().collect(),
+        commit: crate::version::COMMIT,
+        build: crate::version::long(),
+        argv: config::without_secrets(std::env::args()),
         parsed: config::nested(&settings.given),
         dbpath: settings.dbpath.clone(),
         port: port_of(settings, listeners),
         slow_ms: settings.slow_ms,
         slow_sample_rate: settings.slow_sample_rate,
+        profile_level: settings.profile_level,
         connections_max: settings.connections_max,
     }
 }
@@ -330,6 +430,17 @@ fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread:
         }
     };
     statement_thread("arbor-ttl").spawn(monitor).map_err(Failure::cannot_start)
+}
+
+/// Starts the thread that deletes documents of chunks that have left.
+fn start_range_deleter(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let deleter = move || {
+        while !stop.is_stopping() {
+            std::thread::sleep(TICK);
+            commands.delete_orphans();
+        }
+    };
+    statement_thread("arbor-ranges").spawn(deleter).map_err(Failure::cannot_start)
 }
 
 /// Starts the thread that reads committed entries for subscribers; none on a standalone, which has no subscribers.

@@ -8,13 +8,14 @@ use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
-use arbor_txn::{Retention, ScratchDirectory, Space, Transactions};
+use arbor_txn::fetch::SyncMarker;
+use arbor_txn::{Opening, Retention, ScratchDirectory, Space, Transactions};
 
 use crate::directory::Directory;
 use crate::engines::Engines;
 use crate::failure::{BAD_OPTIONS, Failure};
 
-pub struct Storage {
+pub(crate) struct Storage {
     pub transactions: Arc<Transactions>,
     pub store: Arc<Store>,
     pub recovery: Recovery,
@@ -24,14 +25,14 @@ pub struct Storage {
 
 /// Work done by recovery.
 #[derive(Clone, Copy, Debug)]
-pub struct Recovery {
+pub(crate) struct Recovery {
     /// Position of the engine's checkpoint, and the end of the log.
     pub applied: Position,
     pub end: Position,
     pub took: Duration,
 }
 
-pub struct Pace {
+pub(crate) struct Pace {
     pub commit_interval: Duration,
     pub checkpoint_interval: Duration,
     /// Default cache size of a server with this memory.
@@ -40,9 +41,20 @@ pub struct Pace {
     pub history: Option<Retention>,
 }
 
+/// The meaning of the directory's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All there is of the data.
+    Own,
+    /// Not initiated: a directory without data may become a member of a set of others, and writes nothing before.
+    OwnUnlessEmpty,
+    /// A copy that a set of several members has.
+    OfSeveral,
+}
+
 impl Storage {
     /// Opens everything in the directory; replays the log after the engine's position.
-    pub fn open(directory: Directory, engines: &Engines, pace: &Pace) -> Result<Storage, Failure> {
+    pub(crate) fn open(directory: Directory, engines: &Engines, pace: &Pace, part: Part) -> Result<Storage, Failure> {
         let begun = Instant::now();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let sizes = Sizes::of(&directory.path);
@@ -64,17 +76,26 @@ impl Storage {
             scratch: Some(ScratchDirectory { disk: disk.clone(), directory: directory.scratch() }),
             checkpoint_log_bytes: sizes.checkpoint_log_bytes,
             space: Some(space),
+            sync_marker: Some(SyncMarker::new(disk.clone(), &directory.path)),
             ..arbor_txn::Options::default()
         };
-        let transactions = Transactions::open(log, engine, options).map_err(Failure::cannot_start)?;
+        let empty = end < log.first() && engine.applied_in_part() == Position::ZERO;
+        let opening = match part {
+            Part::OfSeveral => Opening::Follower,
+            Part::OwnUnlessEmpty if empty => Opening::Follower,
+            Part::Own | Part::OwnUnlessEmpty => Opening::Own,
+        };
+        let transactions = Transactions::open_as(opening, log, engine, options).map_err(Failure::cannot_start)?;
         let options = StoreOptions { scratch: directory.scratch(), trees, ..StoreOptions::default() };
         let store = Store::open(transactions.clone(), options).map_err(Failure::cannot_start)?;
+        let store = Arc::new(store);
+        store.keep_in_step();
         let recovery = Recovery { applied, end, took: begun.elapsed() };
-        Ok(Storage { transactions, store: Arc::new(store), recovery, _directory: directory })
+        Ok(Storage { transactions, store, recovery, _directory: directory })
     }
 
     /// A last checkpoint, then the end of the log.
-    pub fn close(self) -> Result<(), Failure> {
+    pub(crate) fn close(self) -> Result<(), Failure> {
         self.transactions.close().map_err(Failure::cannot_start)
     }
 }

@@ -10,6 +10,7 @@ pub mod memory;
 mod random;
 mod sharded;
 mod shares;
+pub mod work;
 
 pub use durability::Durability;
 pub use fields::{Fields, put_text};

@@ -368,6 +368,7 @@ codes! {
     CANNOT_CONVERT_INDEX_TO_UNIQUE = 359 "CannotConvertIndexToUnique",
     COLLECTION_UUID_MISMATCH = 361 "CollectionUUIDMismatch",
     TEMPORARILY_UNAVAILABLE = 365 "TemporarilyUnavailable",
+    USER_WRITES_BLOCKED = 371 "UserWritesBlocked",
     SOCKET_EXCEPTION = 9001 "SocketException",
     CANNOT_GROW_DOCUMENT_IN_CAPPED_NAMESPACE = 10003 "CannotGrowDocumentInCappedNamespace",
     NOT_WRITABLE_PRIMARY = 10107 "NotWritablePrimary",

@@ -42,6 +42,7 @@ pub struct Finite {
 impl Decimal128 {
     pub const ZERO: Decimal128 = Decimal128::from_bits(0x3040 << 112);
     pub const NAN: Decimal128 = Decimal128::from_bits(0x7C << 120);
+    pub const NEG_NAN: Decimal128 = Decimal128::from_bits(0xFC << 120);
     pub const INFINITY: Decimal128 = Decimal128::from_bits(0x78 << 120);
     pub const NEG_INFINITY: Decimal128 = Decimal128::from_bits(0xF8 << 120);
 

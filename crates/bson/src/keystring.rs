@@ -57,34 +57,34 @@ pub use reader::component_len;
 
 /// First bytes of components. Gaps are left for types to come.
 mod class {
-    pub const MIN_KEY: u8 = 0x04;
-    pub const UNDEFINED: u8 = 0x06;
-    pub const NULL: u8 = 0x08;
-    pub const NAN: u8 = 0x10;
-    pub const NEGATIVE_INFINITY: u8 = 0x11;
+    pub(super) const MIN_KEY: u8 = 0x04;
+    pub(super) const UNDEFINED: u8 = 0x06;
+    pub(super) const NULL: u8 = 0x08;
+    pub(super) const NAN: u8 = 0x10;
+    pub(super) const NEGATIVE_INFINITY: u8 = 0x11;
     /// Minus the number of bytes: 0x13 (8 bytes) to 0x1A (1 byte).
-    pub const NEGATIVE_WHOLE: u8 = 0x1B;
+    pub(super) const NEGATIVE_WHOLE: u8 = 0x1B;
     /// The classes of negative numbers mirror those of positive ones around it.
-    pub const ZERO: u8 = 0x1C;
-    pub const TINY: u8 = 0x1D;
+    pub(super) const ZERO: u8 = 0x1C;
+    pub(super) const TINY: u8 = 0x1D;
     /// Plus the number of bytes: 0x1E (1 byte) to 0x25 (8 bytes).
-    pub const WHOLE: u8 = 0x1D;
-    pub const HUGE: u8 = 0x26;
-    pub const INFINITY: u8 = 0x27;
-    pub const STRING: u8 = 0x30;
-    pub const DOCUMENT: u8 = 0x34;
-    pub const ARRAY: u8 = 0x38;
-    pub const BINARY: u8 = 0x3C;
-    pub const OBJECT_ID: u8 = 0x40;
-    pub const FALSE: u8 = 0x44;
-    pub const TRUE: u8 = 0x45;
-    pub const DATE_TIME: u8 = 0x48;
-    pub const TIMESTAMP: u8 = 0x4C;
-    pub const REGEX: u8 = 0x50;
-    pub const DB_POINTER: u8 = 0x54;
-    pub const JAVASCRIPT: u8 = 0x58;
-    pub const JAVASCRIPT_WITH_SCOPE: u8 = 0x5C;
-    pub const MAX_KEY: u8 = 0x70;
+    pub(super) const WHOLE: u8 = 0x1D;
+    pub(super) const HUGE: u8 = 0x26;
+    pub(super) const INFINITY: u8 = 0x27;
+    pub(super) const STRING: u8 = 0x30;
+    pub(super) const DOCUMENT: u8 = 0x34;
+    pub(super) const ARRAY: u8 = 0x38;
+    pub(super) const BINARY: u8 = 0x3C;
+    pub(super) const OBJECT_ID: u8 = 0x40;
+    pub(super) const FALSE: u8 = 0x44;
+    pub(super) const TRUE: u8 = 0x45;
+    pub(super) const DATE_TIME: u8 = 0x48;
+    pub(super) const TIMESTAMP: u8 = 0x4C;
+    pub(super) const REGEX: u8 = 0x50;
+    pub(super) const DB_POINTER: u8 = 0x54;
+    pub(super) const JAVASCRIPT: u8 = 0x58;
+    pub(super) const JAVASCRIPT_WITH_SCOPE: u8 = 0x5C;
+    pub(super) const MAX_KEY: u8 = 0x70;
 }
 
 /// End of a text, of a document's elements and of an array.
@@ -97,12 +97,12 @@ const MAX: u8 = 0xFF;
 
 /// Codes of the type bits.
 mod code {
-    pub const DEFAULT: u8 = 0;
-    pub const INT64: u8 = 1;
-    pub const SYMBOL: u8 = 1;
-    pub const DOUBLE: u8 = 2;
-    pub const NEGATIVE_ZERO: u8 = 3;
-    pub const RAW_DOUBLE: u8 = 4;
-    pub const RAW_DECIMAL: u8 = 5;
-    pub const DECIMAL_EXPONENT: u8 = 6;
+    pub(super) const DEFAULT: u8 = 0;
+    pub(super) const INT64: u8 = 1;
+    pub(super) const SYMBOL: u8 = 1;
+    pub(super) const DOUBLE: u8 = 2;
+    pub(super) const NEGATIVE_ZERO: u8 = 3;
+    pub(super) const RAW_DOUBLE: u8 = 4;
+    pub(super) const RAW_DECIMAL: u8 = 5;
+    pub(super) const DECIMAL_EXPONENT: u8 = 6;
 }

@@ -24,6 +24,16 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Credential {
+    /// Returns that of a member of a cluster, by a key that its members share.
+    pub fn of_member(key: &str) -> Credential {
+        Credential {
+            user: "__system".to_owned(),
+            password: key.to_owned(),
+            source: "local".to_owned(),
+            mechanism: Some(Mechanism::ScramSha256),
+        }
+    }
+
     /// Returns the name for which `hello` requests the mechanisms.
     pub(crate) fn full_name(&self) -> String {
         format!("{}.{}", self.source, self.user)
@@ -82,6 +92,20 @@ impl Client {
             turn = self.turn(credential, mechanism, &next(turn.conversation, ""))?;
         }
         if turn.done { Ok(()) } else { Err(wrong("the server does not end the conversation".to_owned())) }
+    }
+
+    /// Requires that hello was said. The server knows the certificate from the handshake.
+    pub(crate) fn authenticate_by_certificate(&mut self) -> Result<(), ClientError> {
+        let command = DocBuf::new().with("authenticate", 1).with("mechanism", "MONGODB-X509");
+        match self.command("$external", &command) {
+            Ok(_) => Ok(()),
+            Err(ClientError::Command { code, message, .. }) => Err(ClientError::Authentication {
+                user: "the certificate".to_owned(),
+                reason: format!("{message} (code {code}, MONGODB-X509)"),
+                code: Some(code),
+            }),
+            Err(other) => Err(other),
+        }
     }
 
     fn turn(&mut self, credential: &Credential, mechanism: Mechanism, command: &DocBuf) -> Result<Turn, ClientError> {

@@ -22,9 +22,9 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_wire::message::{self, Outgoing};
 use arbor_wire::{Compressor, Fault, Header, MESSAGE_BYTES_MAX, Opcode, compress};
 
+pub use arbor_auth::Mechanism;
 pub use credential::Credential;
 pub use error::ClientError;
-pub use scram::Mechanism;
 use stream::Stream;
 pub use tls::{Tls, TlsOptions, Trust};
 pub use uri::Uri;
@@ -45,6 +45,8 @@ pub struct Options {
     /// Timeout of a connect, one read or one write; `None` waits indefinitely.
     pub timeout: Option<Duration>,
     pub credential: Option<Credential>,
+    /// Logs in as the user, or the member, that the client's certificate of TLS names (MONGODB-X509).
+    pub by_certificate: bool,
     /// `None`: what is sent can be read on its way.
     pub tls: Option<Tls>,
 }
@@ -57,6 +59,7 @@ impl Default for Options {
             checksum: false,
             timeout: None,
             credential: None,
+            by_certificate: false,
             tls: None,
         }
     }
@@ -102,6 +105,20 @@ impl Client {
         client.hello()?;
         client.stream.socket().set_read_timeout(timeout)?;
         Ok(client)
+    }
+
+    /// Connects to another member of a cluster and logs in by the first of the shared keys that it accepts. Several are there while
+    /// one is replaced by another. Without keys the options decide.
+    pub fn connect_as_member(address: &str, options: Options, keys: &[String]) -> Result<Client, ClientError> {
+        let Some((last, others)) = keys.split_last() else { return Client::connect_with(address, options) };
+        let with = |key: &str| Options { credential: Some(Credential::of_member(key)), ..options.clone() };
+        for key in others {
+            match Client::connect_with(address, with(key)) {
+                Err(ClientError::Authentication { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        Client::connect_with(address, with(last))
     }
 
     /// Connects without a hello: for tests of what a server takes before it.
@@ -151,7 +168,11 @@ impl Client {
             (credential, mechanism)
         });
         self.compressor = compressor.filter(|_| agreed);
-        login.map_or(Ok(()), |(credential, mechanism)| self.authenticate(&credential, mechanism))
+        match login {
+            Some((credential, mechanism)) => self.authenticate(&credential, mechanism),
+            None if self.options.by_certificate => self.authenticate_by_certificate(),
+            None => Ok(()),
+        }
     }
 
     /// The compressor the handshake agreed on.
@@ -172,6 +193,12 @@ impl Client {
         command: &DocBuf,
         sequences: &[(&str, &[DocBuf])],
     ) -> Result<Reply<'_>, ClientError> {
+        self.send(db, command, sequences)?;
+        self.receive()?.ok()
+    }
+
+    /// Sends one command without reading its reply, which [`Client::receive`] reads.
+    pub fn send(&mut self, db: &str, command: &DocBuf, sequences: &[(&str, &[DocBuf])]) -> Result<(), ClientError> {
         let bytes = command.as_bytes();
         let name = command.as_doc().first().map_or("", |(name, _)| name);
         let compressible = !arbor_wire::must_not_be_compressed(name);
@@ -184,8 +211,7 @@ impl Client {
             for (name, documents) in sequences {
                 message::encode_sequence(name, documents, out);
             }
-        })?;
-        self.receive()?.ok()
+        })
     }
 
     /// Sends one command whose bytes are complete, `$db` included, and reads its reply. The fastest path: a caller that
@@ -193,11 +219,6 @@ impl Client {
     pub fn call(&mut self, command: &[u8]) -> Result<Reply<'_>, ClientError> {
         self.send_with(true, 0, |out| out.extend_from_slice(command))?;
         self.receive()?.ok()
-    }
-
-    /// Sends a command without waiting for an answer (moreToCome).
-    pub fn send_unacknowledged(&mut self, command: &[u8]) -> Result<(), ClientError> {
-        self.send_with(true, message::flag::MORE_TO_COME, |out| out.extend_from_slice(command))
     }
 
     /// Sends one OP_MSG; `fill` appends the body and any kind 1 sections.
@@ -224,6 +245,19 @@ impl Client {
         self.stream.write_all(&self.out)
     }
 
+    /// Sets the longest wait of one read from now on.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> Result<(), ClientError> {
+        Ok(self.stream.socket().set_read_timeout(timeout)?)
+    }
+
+    /// Returns false if the server has closed the connection. Requires that no reply is awaited.
+    pub fn is_open(&self) -> bool {
+        let socket = self.stream.socket();
+        let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
+        let open = matches!(&peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+        open && socket.set_nonblocking(false).is_ok()
+    }
+
     /// Reads one reply to the last request.
     pub fn receive(&mut self) -> Result<Reply<'_>, ClientError> {
         self.read_frame()?;
@@ -246,12 +280,6 @@ impl Client {
     /// Sends bytes as they are: for tests of what a server does with bad frames.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.stream.write_all(bytes)
-    }
-
-    /// Reads one whole frame as it came, whatever it holds.
-    pub fn receive_raw(&mut self) -> Result<&[u8], ClientError> {
-        self.read_frame()?;
-        Ok(self.input.get(..self.frame).unwrap_or_default())
     }
 
     /// Leaves the next frame at `input[..frame]`.

@@ -1,5 +1,5 @@
-//! The client's half of SCRAM (RFC 5802, RFC 7677), as MongoDB speaks it: no channel binding, and with SHA-1 the MD5 of
-//! `user:mongo:password` in hexadecimal in the password's place.
+//! The client's half of SCRAM (RFC 5802, RFC 7677), as MongoDB speaks it: no channel binding. The hashes are
+//! those of [`Mechanism`], which the server's half uses too.
 //!
 //! | message      | from   | text                                     |
 //! |--------------|--------|------------------------------------------|
@@ -8,12 +8,9 @@
 //! | client-final | client | `c=biws,r=NONCE+MORE,p=PROOF`            |
 //! | server-final | server | `v=SIGNATURE`                            |
 
+use arbor_auth::Mechanism;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
-use md5::Md5;
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
 
 /// Fewer would let a false server ask for a proof that is cheap to guess the password from (RFC 5802, 5.1).
 const ROUNDS_MIN: u32 = 4096;
@@ -21,61 +18,6 @@ const ROUNDS_MIN: u32 = 4096;
 const ROUNDS_MAX: u32 = 10_000_000;
 /// `n,,` in base64: no channel binding.
 const NO_BINDING: &str = "biws";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mechanism {
-    ScramSha1,
-    ScramSha256,
-}
-
-impl Mechanism {
-    pub fn name(self) -> &'static str {
-        match self {
-            Mechanism::ScramSha1 => "SCRAM-SHA-1",
-            Mechanism::ScramSha256 => "SCRAM-SHA-256",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<Mechanism> {
-        [Mechanism::ScramSha1, Mechanism::ScramSha256].into_iter().find(|each| each.name() == name)
-    }
-
-    /// Returns the secret that replaces the user's password in the conversation.
-    fn secret(self, user: &str, password: &str) -> Result<Vec<u8>, String> {
-        match self {
-            Mechanism::ScramSha1 => Ok(hexadecimal(&Md5::digest(format!("{user}:mongo:{password}"))).into_bytes()),
-            Mechanism::ScramSha256 => stringprep::saslprep(password)
-                .map(|password| password.as_bytes().to_vec())
-                .map_err(|_| "the password holds characters that SASLprep forbids".to_owned()),
-        }
-    }
-
-    fn hash(self, bytes: &[u8]) -> Vec<u8> {
-        match self {
-            Mechanism::ScramSha1 => Sha1::digest(bytes).to_vec(),
-            Mechanism::ScramSha256 => Sha256::digest(bytes).to_vec(),
-        }
-    }
-
-    fn hmac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
-        const ANY: &str = "HMAC takes keys of any length";
-        match self {
-            Mechanism::ScramSha1 => {
-                Hmac::<Sha1>::new_from_slice(key).expect(ANY).chain_update(bytes).finalize().into_bytes().to_vec()
-            }
-            Mechanism::ScramSha256 => {
-                Hmac::<Sha256>::new_from_slice(key).expect(ANY).chain_update(bytes).finalize().into_bytes().to_vec()
-            }
-        }
-    }
-
-    fn salted(self, secret: &[u8], salt: &[u8], rounds: u32) -> Vec<u8> {
-        match self {
-            Mechanism::ScramSha1 => pbkdf2::pbkdf2_hmac_array::<Sha1, 20>(secret, salt, rounds).to_vec(),
-            Mechanism::ScramSha256 => pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(secret, salt, rounds).to_vec(),
-        }
-    }
-}
 
 /// One conversation.
 pub(crate) struct Scram {
@@ -91,7 +33,7 @@ pub(crate) struct Scram {
 impl Scram {
     pub(crate) fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Scram, String> {
         let nonce = BASE64_STANDARD.encode(rand::random::<[u8; 24]>());
-        Ok(Scram::with_secret(mechanism, user, mechanism.secret(user, password)?, nonce))
+        Ok(Scram::with_secret(mechanism, user, mechanism.secret(user, password)?.to_vec(), nonce))
     }
 
     fn with_secret(mechanism: Mechanism, user: &str, secret: Vec<u8>, nonce: String) -> Scram {
@@ -139,49 +81,29 @@ fn attribute<'a>(message: &'a str, name: &str) -> Option<&'a str> {
     message.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arbor_auth::Stored;
+    use arbor_auth::scram::{ClientFirst, Conversation, Fakes};
 
-    /// The conversations of RFC 5802 (section 5) and RFC 7677 (section 3): user `user`, password `pencil`.
+    /// Against the server's half, which is tested with the conversations of the RFCs.
     #[test]
-    fn the_conversations_of_the_rfcs() {
-        let check = |mechanism, nonce: &str, server_first: &str, client_final: &str, server_final: &str| {
-            let mut scram = Scram::with_secret(mechanism, "user", b"pencil".to_vec(), nonce.to_owned());
-            assert_eq!(scram.client_first(), format!("n,,n=user,r={nonce}"));
-            assert!(scram.verify(server_final).is_err(), "before the proof");
-            assert_eq!(scram.client_final(server_first).unwrap(), client_final);
-            scram.verify(server_final).unwrap();
+    fn both_halves_agree() {
+        let fakes = Fakes { secret: &[7; 32], db: "admin", rounds: 4096 };
+        for mechanism in Mechanism::ALL {
+            let stored = Stored::of(mechanism, b"pencil", 4096);
+            let mut scram = Scram::with_secret(mechanism, "a=b,c", b"pencil".to_vec(), "abc".to_owned());
+            let first = ClientFirst::read(scram.client_first().as_bytes()).unwrap();
+            assert_eq!(first.user, "a=b,c");
+            let mut server = Conversation::begin(mechanism, first, std::slice::from_ref(&stored), &fakes);
+            let proof = scram.client_final(server.server_first()).unwrap();
+            let end = server.finish(proof.as_bytes()).unwrap().unwrap();
+            scram.verify(&end).unwrap();
             assert!(scram.verify("v=AAAA").is_err() && scram.verify("e=other-error").is_err());
-        };
-        check(
-            Mechanism::ScramSha1,
-            "fyko+d2lbbFgONRv9qkxdawL",
-            "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096",
-            "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
-            "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=",
-        );
-        check(
-            Mechanism::ScramSha256,
-            "rOprNGfwEbeRWgbNEkqO",
-            "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
-            "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
-            "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
-        );
-    }
-
-    #[test]
-    fn passwords_are_prepared() {
-        let secret = |mechanism: Mechanism, password| mechanism.secret("user", password);
-        assert_eq!(secret(Mechanism::ScramSha1, "pencil").unwrap(), b"1c33006ec1ffd90f9cadcbcc0e118200");
-        // A soft hyphen goes, a Roman numeral becomes letters (RFC 4013, section 3).
-        assert_eq!(secret(Mechanism::ScramSha256, "I\u{ad}X").unwrap(), b"IX");
-        assert_eq!(secret(Mechanism::ScramSha256, "\u{2168}").unwrap(), b"IX");
-        assert!(secret(Mechanism::ScramSha256, "\u{7}").is_err());
+            let early = Scram::with_secret(mechanism, "a=b,c", b"pencil".to_vec(), "abc".to_owned());
+            assert!(early.verify(&end).is_err(), "before the proof");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Connects to `host:port` and, for TLS, shakes hands; `timeout` is for the connect and for every read and write.
-    pub fn open(address: &str, tls: Option<&Tls>, timeout: Option<Duration>) -> Result<Stream, ClientError> {
+    pub(crate) fn open(address: &str, tls: Option<&Tls>, timeout: Option<Duration>) -> Result<Stream, ClientError> {
         let socket = connect(address, timeout)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(timeout)?;
@@ -26,7 +26,7 @@ impl Stream {
         }
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(socket) => socket,
             Stream::Secure(channel) => channel.socket(),
@@ -34,7 +34,7 @@ impl Stream {
     }
 
     #[inline]
-    pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         match self {
             Stream::Plain(socket) => Ok(socket.write_all(bytes)?),
             Stream::Secure(channel) => channel.write_all(bytes),
@@ -43,7 +43,7 @@ impl Stream {
 
     /// 0 at the end, as [`Read::read`].
     #[inline]
-    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, ClientError> {
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, ClientError> {
         match self {
             Stream::Plain(socket) => Ok(socket.read(into)?),
             Stream::Secure(channel) => channel.read(into),

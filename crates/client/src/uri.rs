@@ -46,6 +46,9 @@ impl Uri {
         let Query { mut options, login, secrecy } = query;
         options.credential = login.credential(user, database.as_deref()).map_err(|what| wrong(&what))?;
         options.tls = secrecy.tls().map_err(|what| wrong(&what))?;
+        if options.by_certificate && (options.tls.is_none() || options.credential.is_some()) {
+            return Err(wrong("MONGODB-X509 needs tls=true with a certificate, and no user with a password"));
+        }
         Ok(Uri { address, database, options })
     }
 
@@ -113,6 +116,7 @@ impl Secrecy {
         match name {
             "tlscafile" => self.options.ca_file = Some(value.into()),
             "tlscertificatekeyfile" => self.options.certificate_key_file = Some(value.into()),
+            "tlscertificatekeyfilepassword" => self.options.key_password = Some(value.to_owned()),
             "tlsallowinvalidcertificates" => self.any_certificate = switch()?,
             "tlsallowinvalidhostnames" => self.any_name = switch()?,
             "tlsinsecure" => self.insecure = switch()?,
@@ -149,8 +153,11 @@ impl Query {
         let options = &mut self.options;
         match written.to_ascii_lowercase().as_str() {
             "authsource" => self.login.source = Some(value.to_owned()),
+            "authmechanism" if value == "MONGODB-X509" => options.by_certificate = true,
             "authmechanism" => {
-                let unknown = || format!("authMechanism {value:?} is not supported; SCRAM-SHA-1 and SCRAM-SHA-256 are");
+                let unknown = || {
+                    format!("authMechanism {value:?} is not supported; SCRAM-SHA-1, SCRAM-SHA-256 and MONGODB-X509 are")
+                };
                 self.login.mechanism = Some(Mechanism::by_name(value).ok_or_else(unknown)?);
             }
             "compressors" => {
@@ -240,7 +247,8 @@ mod tests {
         refused("tls=false&tlsCAFile=f", "tlsCAFile is of no use without tls=true");
         refused("tls=true&tlsInsecure=true&tlsAllowInvalidHostnames=false", "cannot be combined with them");
         refused("tls=true&tlsCRLFile=f", "tlsCRLFile is not supported");
-        refused("tls=true&tlsCertificateKeyFilePassword=p", "tlsCertificateKeyFilePassword is not supported");
+        refused("tlsCertificateKeyFilePassword=p", "tlsCertificateKeyFilePassword is of no use without tls=true");
+        refused("authMechanism=MONGODB-X509", "MONGODB-X509 needs tls=true");
         refused("tls=true&tlsCAFile=/no/such%20file", "tlsCAFile /no/such file: No such file");
     }
 

@@ -17,7 +17,7 @@ use crate::session::statements::Statements;
 use crate::session::{self, InSession};
 use crate::{Commands, Connection, Error, Result};
 
-pub struct Call<'c> {
+pub(crate) struct Call<'c> {
     pub server: &'c Commands,
     pub connection: &'c mut Connection,
     pub info: &'static CommandInfo,
@@ -29,6 +29,8 @@ pub struct Call<'c> {
     pub session: Option<&'c InSession<'c>>,
     /// The statements of a retryable write.
     pub statements: Option<&'c Statements<'c>>,
+    /// The request is a query of the old wire protocol.
+    pub is_of_old_client: bool,
     pub interrupt: Interrupt,
     /// Log position of the last commit.
     pub last_commit: &'c LastCommit,
@@ -48,18 +50,18 @@ pub struct Call<'c> {
 
 /// Statistics of one statement for the slow query log.
 #[derive(Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub returned: Option<u64>,
     pub cursor_id: i64,
 }
 
 impl<'c> Call<'c> {
-    pub fn database(&self) -> &'c Database {
+    pub(crate) fn database(&self) -> &'c Database {
         &self.server.database
     }
 
     /// Returns the scope in which the statements of this command run.
-    pub fn scope(&self) -> Scope<'c> {
+    pub(crate) fn scope(&self) -> Scope<'c> {
         let scope = match (self.session, self.view) {
             (Some(session), _) => session.scope(self.statements),
             (None, Some((view, _))) => Scope::of(self.database()).at(view),
@@ -68,29 +70,54 @@ impl<'c> Call<'c> {
         scope.noting(self.last_commit)
     }
 
+    /// Returns a command inside this one, which is read and not run by itself.
+    pub(crate) fn inside<'i>(&'i mut self, info: &'static CommandInfo, db: &'i str, body: Doc<'i>) -> Call<'i> {
+        Call {
+            server: self.server,
+            connection: &mut *self.connection,
+            info,
+            db,
+            body,
+            sequences: &[],
+            generic: self.generic,
+            session: None,
+            statements: None,
+            is_of_old_client: self.is_of_old_client,
+            interrupt: self.interrupt.clone(),
+            last_commit: self.last_commit,
+            view: self.view,
+            waited_until: None,
+            wait_until: None,
+            reply: DocBuf::new(),
+            reply_memory: None,
+            plan: Plan::default(),
+        }
+    }
+
     /// Returns the owner of a cursor that this command opens.
-    pub fn cursor_owner(&self) -> CursorOptions {
+    pub(crate) fn cursor_owner(&self) -> CursorOptions {
         CursorOptions {
             session: self.generic.session.map(session::bytes),
             transaction: self.session.and_then(InSession::transaction),
             no_timeout: false,
-            owner: self.connection.peer.connection,
+            owner: self.connection.owner(),
+            user: self.connection.login.user.as_ref().map(|user| user.digest),
         }
     }
 
     /// Errors: this server is a standalone.
-    pub fn replication(&self) -> Result<&'c Replication> {
+    pub(crate) fn replication(&self) -> Result<&'c Replication> {
         let not_running = || Error::new(Code::NO_REPLICATION_ENABLED, "not running with --replSet");
         self.server.replication.as_deref().ok_or_else(not_running)
     }
 
     /// A field of this command, for reading it or for its error.
-    pub fn field<'n>(&self, name: &'n str) -> Field<'n> {
+    pub(crate) fn field<'n>(&self, name: &'n str) -> Field<'n> {
         Field::new(self.info.name, name)
     }
 
     /// Returns the command's own fields that have a value: neither its first one nor those that every command takes.
-    pub fn own_fields(&self) -> impl Iterator<Item = (&'c str, ValueRef<'c>)> + use<'c> {
+    pub(crate) fn own_fields(&self) -> impl Iterator<Item = (&'c str, ValueRef<'c>)> + use<'c> {
         let command = self.info.name;
         self.body
             .iter()
@@ -99,7 +126,7 @@ impl<'c> Call<'c> {
     }
 
     /// Refuses every field but those of `known`; for commands that read their few fields one by one.
-    pub fn only(&self, known: &[&str]) -> Result<()> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<()> {
         match self.own_fields().find(|(name, _)| !known.contains(name)) {
             Some((name, _)) => self.unknown(self.field(name)),
             None => Ok(()),
@@ -107,27 +134,27 @@ impl<'c> Call<'c> {
     }
 
     /// Refuses a field that the command does not know, unless the command ignores such fields.
-    pub fn unknown(&self, field: Field<'_>) -> Result<()> {
+    pub(crate) fn unknown(&self, field: Field<'_>) -> Result<()> {
         if self.info.ignores_unknown_fields() { Ok(()) } else { Err(field.unknown().into()) }
     }
 
     /// Returns the value of an optional field; null and undefined are none.
-    pub fn optional(&self, name: &str) -> Option<ValueRef<'c>> {
+    pub(crate) fn optional(&self, name: &str) -> Option<ValueRef<'c>> {
         self.body.get(name).filter(|value| is_present(*value))
     }
 
     /// Returns the value of a required field. Errors: it is missing.
-    pub fn required(&self, name: &str) -> Result<ValueRef<'c>> {
+    pub(crate) fn required(&self, name: &str) -> Result<ValueRef<'c>> {
         self.optional(name).ok_or_else(|| self.field(name).missing().into())
     }
 
     /// The value behind the command's name.
-    pub fn target(&self) -> ValueRef<'c> {
+    pub(crate) fn target(&self) -> ValueRef<'c> {
         self.body.first().map_or(ValueRef::Null, |(_, value)| value)
     }
 
     /// `db.collection` of a command that names its collection.
-    pub fn namespace(&self) -> Result<Namespace> {
+    pub(crate) fn namespace(&self) -> Result<Namespace> {
         let name = match self.target() {
             ValueRef::String(name) | ValueRef::Symbol(name) => name,
             other => {
@@ -139,7 +166,7 @@ impl<'c> Call<'c> {
     }
 
     /// Returns the documents of a field: an array of the body, or a document sequence of the message.
-    pub fn documents(&self, name: &str) -> Result<Vec<Doc<'c>>> {
+    pub(crate) fn documents(&self, name: &str) -> Result<Vec<Doc<'c>>> {
         if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == name) {
             return Ok(sequence.iter().collect());
         }

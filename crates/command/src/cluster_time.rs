@@ -32,13 +32,16 @@ impl Commands {
 
     /// Appends the time to a reply. A standalone has none, nor has a set before it is initiated.
     pub(crate) fn append_time(&self, reply: &mut DocBuf) {
-        if !self.replication.as_ref().is_some_and(|replication| replication.is_initiated()) {
+        let Some(replication) = self.replication.as_ref().filter(|replication| replication.is_initiated()) else {
             return;
-        }
+        };
+        // The time of a record here: another member may never have one of a time that was only heard of.
+        let follows = self.several.handle().is_some() && !replication.is_primary();
+        let shown = follows.then(|| timestamp(self.database.transactions.applied_time()));
         let time = timestamp(self.database.transactions.time());
         let unsigned = ValueRef::Binary { subtype: 0, bytes: &[0; 20] };
         let signature = DocBuf::new().with("hash", unsigned).with("keyId", 0i64);
         reply.append("$clusterTime", &DocBuf::new().with("clusterTime", time).with("signature", &signature));
-        reply.append("operationTime", time);
+        reply.append("operationTime", shown.unwrap_or(time));
     }
 }

@@ -2,23 +2,35 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_bson::DocBuf;
+use arbor_bson::{Code, DocBuf};
 use arbor_protocol::fail_points::FailPoints;
 use arbor_protocol::log::{Log, events};
 use arbor_protocol::metrics::Metrics;
 use arbor_protocol::operation::{About, Operations};
 use arbor_protocol::topology::Topology;
-use arbor_protocol::transport::{NetworkStatistics, Peer};
+use arbor_protocol::transport::{NetworkStatistics, Peer, Refusal};
 use arbor_query::Database;
 use arbor_repl::Replication;
+use arbor_txn::fetch::Source;
 
+use crate::access::{Accounts, ClusterAuth, Keys};
+use crate::audit::Audit;
+use crate::cmd::admin::auto_compact::AutoCompact;
+use crate::cmd::repl::arbor_tree::HELD_IDLE;
+use crate::feature_version::FeatureVersion;
+use crate::log_components::LogComponents;
+use crate::ownership::Ownership;
+use crate::profiler::Profiler;
+use crate::replication::{Membership, Several};
+use crate::session::collections::SessionCollections;
 use crate::session::{SESSIONS_MAX, Sessions};
 use crate::storage_parameters::StorageParameters;
 use crate::usage::Usages;
-use crate::{Connection, Parameters, Result};
+use crate::write_block::WriteBlock;
+use crate::{Connection, Error, Parameters, Result, Router};
 
 /// Startup options that commands report.
 #[derive(Clone, Debug, Default)]
@@ -31,22 +43,47 @@ pub struct Options {
     /// Milliseconds from which a request is logged; negative: none is.
     pub slow_ms: i32,
     pub slow_sample_rate: f64,
+    /// Level of the profiler in every database.
+    pub profile_level: i32,
     pub connections_max: usize,
+    /// The commit that was built: hexadecimal digits, or `unknown`.
+    pub commit: &'static str,
+    /// Version, commit and how the server was built, in one line.
+    pub build: &'static str,
 }
 
 /// Interface to the surrounding process.
 pub trait Host: Send + Sync {
     fn network(&self) -> NetworkStatistics;
+    /// Reads the certificates of TLS again. Errors: they are wrong, and everything stays as it was.
+    fn rotate_certificates(&self) -> std::result::Result<(), String>;
+    /// Reads the key file again; None: there is none. Errors: it is wrong.
+    fn keys(&self) -> std::result::Result<Option<Keys>, String> {
+        Ok(None)
+    }
+    /// Returns the server's own certificate in DER; None: TLS is disabled.
+    fn certificate(&self) -> Option<Arc<[u8]>> {
+        None
+    }
     /// Begins the clean shutdown; returns at once.
     fn shut_down(&self);
     /// Wakes the clients that wait for news of this server's role.
     fn topology_changed(&self);
+    /// Bytes that the allocator counts, by names of its own: `allocated`, `active`, `resident`, `mapped`, `retained`.
+    fn allocator(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 pub struct Commands {
     pub database: Database,
     /// `None`: a standalone.
     pub replication: Option<Arc<Replication>>,
+    /// The part in a set of several members.
+    pub(crate) several: Several,
+    pub(crate) accounts: Accounts,
+    /// None: nothing is audited.
+    pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) topology: Topology,
     pub(crate) log: Arc<Log>,
     pub(crate) parameters: Parameters,
@@ -55,11 +92,25 @@ pub struct Commands {
     pub(crate) metrics: Metrics,
     pub(crate) usages: Usages,
     pub(crate) operations: Operations,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
+    /// Another member has changed settings that are cached here.
+    pub(crate) settings_changed: Arc<AtomicBool>,
+    /// States that are held for members that fetch trees.
+    pub(crate) trees: Source,
     pub(crate) fail_points: FailPoints,
     pub(crate) started: Instant,
-    pub(crate) slow_ms: AtomicI32,
+    pub(crate) feature_version: FeatureVersion,
+    pub(crate) profiler: Profiler,
+    pub(crate) write_block: WriteBlock,
+    pub(crate) log_components: LogComponents,
     pub(crate) stopping: AtomicBool,
+    pub(crate) auto_compact: AutoCompact,
+    /// The data is on other servers.
+    pub(crate) router: Option<Arc<dyn Router>>,
+    /// Its database `config` is that of a cluster.
+    pub(crate) is_config_server: bool,
+    /// `None`: this server is no shard.
+    pub(crate) ownership: Option<Ownership>,
     /// Low-space state as last logged.
     low_on_space: AtomicBool,
 }
@@ -80,7 +131,7 @@ impl Commands {
             limit("internalQueryMaxBlockingSortMemoryUsageBytes").unwrap_or(settings.sort_bytes_max);
         settings.group_bytes_max =
             limit("internalDocumentSourceGroupMaxMemoryBytes").unwrap_or(settings.group_bytes_max);
-        let slow_ms = AtomicI32::new(options.slow_ms);
+        let profiler = Profiler::new(options.slow_ms, options.slow_sample_rate, options.profile_level);
         let own_log = log.clone();
         database.on_mismatch = Some(Box::new(move |namespace, info| {
             let attributes = DocBuf::new().with("namespace", namespace.as_str()).with("errInfo", info);
@@ -88,10 +139,17 @@ impl Commands {
         }));
         let sessions_max = limit("maxSessions").unwrap_or(SESSIONS_MAX);
         let limits = arbor_session::Limits { sessions_max, ..Default::default() };
-        let sessions = Sessions::with_limits(database.transactions.clone(), limits);
+        let sessions = Arc::new(Sessions::with_limits(database.transactions.clone(), limits));
+        let own = SessionCollections::new(sessions.clone(), &database.transactions);
+        database.server_collections = Some(Box::new(own));
         Commands {
+            settings_changed: Arc::default(),
+            trees: Source::new(database.transactions.clone()),
             database,
             replication: None,
+            accounts: Accounts::new(false, None, ClusterAuth::default()),
+            audit: None,
+            several: Several::default(),
             topology: Topology::default(),
             log,
             parameters,
@@ -103,15 +161,52 @@ impl Commands {
             sessions,
             fail_points: FailPoints::default(),
             started: Instant::now(),
-            slow_ms,
+            feature_version: FeatureVersion::default(),
+            profiler,
+            write_block: WriteBlock::default(),
+            log_components: LogComponents::default(),
             stopping: AtomicBool::new(false),
+            auto_compact: AutoCompact::default(),
+            router: None,
+            is_config_server: false,
+            ownership: None,
             low_on_space: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the commands with access control as these accounts have it.
+    pub fn with_accounts(self, accounts: Accounts) -> Commands {
+        Commands { accounts, ..self }
+    }
+
+    /// Returns the commands with an audit.
+    pub fn with_audit(self, audit: Option<Arc<Audit>>) -> Commands {
+        Commands { audit, ..self }
+    }
+
+    /// Returns the commands of a router.
+    pub fn with_router(self, router: Option<Arc<dyn Router>>) -> Commands {
+        Commands { router, ..self }
+    }
+
+    /// Returns the commands of a config server.
+    pub fn as_config_server(self, is_config_server: bool) -> Commands {
+        Commands { is_config_server, ..self }
+    }
+
+    /// Returns the commands of a shard, which begins with [`Commands::begin_sharding`].
+    pub fn as_shard(self, is_shard: bool) -> Commands {
+        Commands { ownership: is_shard.then(Ownership::default), ..self }
     }
 
     /// Returns the commands of a replica set member, which becomes primary with [`Commands::begin_replication`].
     pub fn with_replication(self, replication: Option<Replication>) -> Commands {
         Commands { replication: replication.map(Arc::new), ..self }
+    }
+
+    /// Returns the commands of a member whose set may have several members.
+    pub fn with_membership(self, membership: Option<Membership>) -> Commands {
+        Commands { several: Several::new(membership), ..self }
     }
 
     /// Sets what was given at the start for log, checkpoints and engines; answers what has no effect, with the reason.
@@ -125,8 +220,21 @@ impl Commands {
         Ok(without_effect)
     }
 
+    /// Brings what parameters steer in line with them.
+    pub fn apply_parameters(&self) {
+        let level = self.parameters.int("logLevel").unwrap_or(0).clamp(0, 5);
+        self.log.set_verbosity(level as u8);
+        self.log.set_quiet(self.parameters.bool("quiet"));
+        self.log.set_redacting(self.parameters.bool("redactClientLogData"));
+        if let Some(audit) = &self.audit {
+            audit.set_successes(self.parameters.bool("auditAuthorizationSuccess"));
+        }
+        self.profiler.log_all(self.log_components.of_commands(level as i32) > 0);
+        self.profiler.forbid_scans(self.parameters.bool("notablescan"));
+    }
+
     pub fn open(&self, peer: Peer) -> Connection {
-        let remote = peer.remote.to_string();
+        let remote = peer.client();
         if !self.log.is_quiet() {
             let attributes = DocBuf::new().with("remote", &remote).with("connectionId", peer.connection as i64);
             self.log.info(
@@ -144,17 +252,38 @@ impl Commands {
         if let Some(bound) = connection.bound {
             self.sessions.end(bound.session);
         }
+        if let Some((member, handle)) = connection.member.zip(self.several.handle()) {
+            handle.lost(member);
+        }
+        self.audit_logout(connection, "Client has disconnected");
         if !self.log.is_quiet() {
-            let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+            let attributes = DocBuf::new().with("remote", &connection.peer.client());
             let attributes = attributes.with("connectionId", connection.peer.connection as i64);
             self.log.info(events::CONNECTION_ENDED, &connection.name, attributes.with("connectionCount", open as i64));
         }
     }
 
-    /// A connection that was closed because there are too many.
-    pub fn refused(&self, remote: std::net::SocketAddr, open: usize) {
-        let attributes = DocBuf::new().with("remote", &remote.to_string()).with("connectionCount", open as i64);
-        self.log.info(events::CONNECTION_REFUSED, "listener", attributes);
+    /// Notes a connection that was closed before its first request.
+    pub fn refused(&self, peer: &Peer, refusal: Refusal) {
+        let attributes = DocBuf::new().with("remote", &peer.client());
+        let (event, attributes) = match refusal {
+            Refusal::TooMany => (events::CONNECTION_REFUSED, attributes.with("connectionCount", peer.open as i64)),
+            Refusal::TooManyOfAddress => (events::ADDRESS_REFUSED, attributes),
+            Refusal::Tls(reason) => {
+                let error = Error::new(Code::SSL_HANDSHAKE_FAILED, reason);
+                let attributes = attributes.with("connectionId", peer.connection as i64);
+                let error = DocBuf::new()
+                    .with("code", error.code.0)
+                    .with("codeName", &*error.code.name())
+                    .with("errmsg", &error.message);
+                (events::HANDSHAKE_FAILED, attributes.with("error", &error))
+            }
+        };
+        self.log.info(event, "listener", attributes);
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        self.replication.as_ref().is_some_and(|replication| replication.is_primary())
     }
 
     /// Closes forgotten cursors, transactions and sessions. To be called about every second.
@@ -164,8 +293,14 @@ impl Commands {
         self.database.cursors.reap(now, Duration::from_millis(idle));
         self.log_space();
         self.resume_primary();
+        self.tend_several(now);
         self.end_expired_transactions();
         self.expire_sessions(now);
+        self.trees.expire(HELD_IDLE);
+        self.reload_settings();
+        if let Some(router) = &self.router {
+            router.tick();
+        }
     }
 
     /// A line when writes begin or cease to be refused for lack of space.
@@ -182,6 +317,7 @@ impl Commands {
     /// Interrupts what runs, and everything that comes from now on.
     pub fn interrupt_all(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        self.auto_compact.stop();
         self.operations.kill_all();
         self.database.feed.wake_all();
     }

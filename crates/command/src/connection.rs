@@ -10,9 +10,11 @@ use arbor_protocol::operation::Slot;
 use arbor_protocol::request::Numbered;
 use arbor_protocol::transport::Peer;
 use arbor_query::feed::Woken;
+use arbor_repl::MemberId;
 use arbor_session::Intent;
 use arbor_wire::{ReplyTo, Scratch};
 
+use crate::access::Login;
 use crate::session::{CONNECTION, SessionId, rules};
 use crate::usage::Usage;
 
@@ -21,6 +23,7 @@ pub struct Connection {
     /// `conn12`, as log lines name it.
     pub(crate) name: String,
     pub(crate) slot: Arc<Slot>,
+    pub(crate) login: Login,
     /// `hello` has sent the client's metadata.
     pub(crate) described: bool,
     pub(crate) scratch: Scratch,
@@ -42,6 +45,8 @@ pub struct Connection {
     pub(crate) last_used: Option<Arc<Usage>>,
     /// The transaction that `beginTransaction` began.
     pub(crate) bound: Option<Bound>,
+    /// The member of the set that fetches by this connection.
+    pub(crate) member: Option<MemberId>,
 }
 
 /// A transaction that all statements of a connection are part of, as TokuMX had them: one of a session that only the
@@ -53,12 +58,12 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    pub fn new() -> Bound {
+    pub(crate) fn new() -> Bound {
         Bound { session: SessionId { id: uuid::Uuid::new_v4(), user: CONNECTION }, number: 1 }
     }
 
     /// Returns how a command of this connection takes part in the transaction; None: it runs outside it.
-    pub fn part(self, info: &CommandInfo) -> Option<(SessionId, Numbered)> {
+    pub(crate) fn part(self, info: &CommandInfo) -> Option<(SessionId, Numbered)> {
         let intent = match info.name {
             "commitTransaction" => Intent::Commit,
             "abortTransaction" | "rollbackTransaction" => Intent::Abort,
@@ -98,6 +103,7 @@ impl Connection {
             peer,
             name,
             slot,
+            login: Login::default(),
             described: false,
             scratch: Scratch::default(),
             reply_id: 0,
@@ -110,12 +116,26 @@ impl Connection {
             reply_memory: None,
             last_used: None,
             bound: None,
+            member: None,
         }
     }
 
     /// After [`After::Wait`](arbor_protocol::transport::After::Wait): what is to be waited for, when it is not [`Host::topology_changed`](crate::Host).
     pub fn take_news(&mut self) -> Option<Woken> {
         self.news.take()
+    }
+
+    /// Returns the owner of the cursors and transactions that the connection opens, for their shares: its user, or the connection
+    /// itself before a login. A user gets no larger share by more connections.
+    pub(crate) fn owner(&self) -> u64 {
+        const USERS: u64 = 1 << 63;
+        let digest = self.login.user.as_ref().and_then(|user| user.digest.first_chunk::<8>().copied());
+        digest.map_or(self.peer.connection, |digest| u64::from_le_bytes(digest) | USERS)
+    }
+
+    /// Returns true if a message of the connection was answered.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.reply_id > 0
     }
 
     /// Number of the next reply.

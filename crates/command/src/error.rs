@@ -33,6 +33,12 @@ impl Error {
         ProtocolError::not_supported(what).into()
     }
 
+    /// Returns the error with what was being done when it occurred before its text.
+    pub fn during(mut self, what: &str) -> Error {
+        self.message = format!("{what} :: caused by :: {}", self.message);
+        self
+    }
+
     /// Returns the error with further fields of its document.
     pub fn with_details(mut self, details: DocBuf) -> Error {
         self.details = Some(details);

@@ -25,6 +25,7 @@ impl From<arbor_query::Error> for Error {
                 Error::new(Code::DOCUMENT_VALIDATION_FAILURE, text).with_details(details)
             }
             E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, arbor_query::TIME_EXPIRED),
+            E::During { what, error } => Error::from(*error).during(what),
             E::Killed | E::Paused => Error::new(Code::INTERRUPTED, arbor_query::KILLED),
         }
     }
@@ -86,6 +87,8 @@ impl From<arbor_txn::Error> for Error {
                  or multi-document transaction.",
             ),
             E::OutOfSpace { .. } | E::CommittedNotApplied { .. } => Error::new(Code::OUT_OF_DISK_SPACE, text),
+            E::Unsettled { .. } => Error::new(Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, text),
+            E::NotLeading => Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"),
             E::Closed => Error::new(Code::SHUTDOWN_IN_PROGRESS, "the server is shutting down"),
             E::TooLarge { .. } => Error::new(Code::TRANSACTION_TOO_LARGE, text),
             E::UnknownTree(_) => {
@@ -107,6 +110,7 @@ impl From<arbor_txn::Error> for Error {
                 error
             }
             E::Engine(arbor_engine::Error::Unsupported { .. }) => Error::new(Code::COMMAND_NOT_SUPPORTED, text),
+            E::Peer { .. } | E::NotSynced { .. } => Error::new(Code::OPERATION_FAILED, text),
             E::Poisoned { .. } | E::Engine(_) | E::Log(_) | E::Refused { .. } => Error::new(Code::INTERNAL_ERROR, text),
         }
     }
@@ -127,7 +131,7 @@ impl From<&arbor_wire::Refusal> for Error {
     }
 }
 
-pub fn invalid_namespace(namespace: &str) -> Error {
+pub(crate) fn invalid_namespace(namespace: &str) -> Error {
     Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'"))
 }
 

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use arbor_auth::EXTERNAL;
 use arbor_base::memory::Reservation;
+use arbor_base::work;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
 use arbor_lang::stop;
@@ -13,15 +15,19 @@ use arbor_protocol::metrics::{Class, Kind};
 use arbor_protocol::operation::{Begin, Begun};
 use arbor_protocol::write_concern::WriteConcern;
 use arbor_protocol::{CommandInfo, labels};
-use arbor_query::{Interrupt, LastCommit};
+use arbor_query::{Interrupt, LastCommit, summary};
 use arbor_store::Namespace;
-use arbor_wire::{ReplyTo, Sequence};
+use arbor_txn::Patience;
+use arbor_wire::{Form, ReplyTo, Sequence};
 
 use crate::call::{Call, Plan};
 use crate::cmd::crud::get_more;
 use crate::cmd::diagnostics::hello;
-use crate::registry::{self, Run};
+use crate::moves;
+use crate::registry::{self, Row};
+use crate::routing::answered;
 use crate::session::{InSession, REFRESH, rules};
+use crate::slow_log::{self, Ended};
 use crate::usage::{self, Use};
 use crate::{Commands, Connection, Error, Result, error_map};
 
@@ -29,12 +35,12 @@ impl Commands {
     /// Runs a command; `None`: a fail point wants the connection closed.
     pub(crate) fn execute(&self, connection: &mut Connection, request: &Incoming<'_>) -> Option<Done> {
         let name = request.body.first().map_or("", |(name, _)| name);
-        let Some(command @ (info, _)) = registry::find(name) else {
+        let Some(command @ (info, ..)) = self.command(name) else {
             self.metrics.unknown_commands.add(1);
             let error = Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
             return Some(Done { reply: error.to_reply(), ..Done::default() });
         };
-        let generic = match self.check(connection, info, request) {
+        let mut generic = match self.check(connection, command, request) {
             Ok(generic) => generic,
             Err(error) => {
                 let error = get_more::labelled(info.kind, self.with_topology(error));
@@ -48,10 +54,45 @@ impl Commands {
         }
         let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
         let effect = self.fail_points.on_command(info.name, app_name);
+        if let Some(blocked) = effect.as_ref().and_then(|effect| effect.block) {
+            let limit = generic.max_time.filter(|_| info.kind != Kind::GetMore);
+            std::thread::sleep(limit.map_or(blocked, |limit| limit.min(blocked)));
+            if limit.is_some_and(|limit| limit <= blocked) {
+                let error = Error::from(arbor_query::Error::TimeExpired);
+                return Some(Done { reply: error.to_reply(), ..Done::default() });
+            }
+            // the time counts
+            generic.max_time = generic.max_time.map(|limit| limit.saturating_sub(blocked));
+        }
         if let Some(early) = effect.as_ref().and_then(|effect| self.fail(effect, request.body)) {
             return early;
         }
-        Some(self.perform(connection, request, command, generic, effect))
+        let writes = info.class == Class::Write && generic.numbered.is_some();
+        if writes
+            && let Some(effect) = self.fail_points.on_numbered_write(false)
+            && let Some(code) = effect.before_commit
+        {
+            if effect.close_connection {
+                return None;
+            }
+            let error = with_labels(
+                Error::new(code, "Failing write for 'onPrimaryTransactionalWrite' failpoint"),
+                request.body,
+            );
+            return Some(Done { reply: error.to_reply(), ..Done::default() });
+        }
+        let done = self.perform(connection, request, command, generic, effect);
+        // a statement that was done before writes nothing
+        let wrote = || ["retriedStmtId", "retriedStmtIds"].iter().all(|name| done.reply.get(name).is_none());
+        let closes =
+            writes && wrote() && self.fail_points.on_numbered_write(true).is_some_and(|effect| effect.close_connection);
+        if closes { None } else { Some(done) }
+    }
+
+    fn command(&self, name: &str) -> Option<&'static Row> {
+        registry::find(name)
+            .or_else(|| self.router.as_ref().and_then(|_| registry::of_routers(name)))
+            .or_else(|| self.ownership.as_ref().and_then(|_| registry::of_shards(name)))
     }
 
     /// Runs a command that may run.
@@ -59,19 +100,29 @@ impl Commands {
         &self,
         connection: &mut Connection,
         request: &Incoming<'_>,
-        command: &'static (CommandInfo, Run),
+        command: &'static Row,
         generic: Generic<'_>,
         effect: Option<Effect>,
     ) -> Done {
-        let (info, _) = command;
+        let (info, ..) = command;
+        // neither the log nor other clients learn secrets
+        let hidden = info.has_secrets().then(|| hidden(request.body));
+        let shown = Incoming { body: hidden.as_ref().map_or(request.body, DocBuf::as_doc), ..*request };
         let begun = Instant::now();
+        let cpu_begun = slow_log::cpu_nanos(info, request.body);
+        work::begin(&connection.slot.work);
+        summary::begin();
+        summary::forbid_scans(self.profiler.forbids_scans());
+        if self.profiler.is_active() {
+            summary::describe_execution();
+        }
         let (limit, expired) = self.time_limit(generic.max_time);
         // what a getMore may take is how long it waits
         let limit = limit.filter(|_| info.kind != Kind::GetMore);
         let Begun { deadline, killed } = connection.slot.begin(Begin {
             kind: kind_name(info.kind),
             db: request.db,
-            body: request.body,
+            body: shown.body,
             session: generic.session,
             limit,
             again: request.waited_until.is_some(),
@@ -80,6 +131,7 @@ impl Commands {
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
         }
+        let audited = self.before_audited(request);
         let ran = self.run_in_session(connection, request, command, generic, interrupt, expired);
         let RunOutcome { outcome, mut reply, reply_memory, plan, wait_until } = ran;
         if wait_until.is_some() {
@@ -89,12 +141,20 @@ impl Commands {
             return Done { wait_until, ..Done::default() };
         }
         connection.slot.end();
+        if info.takes_write_concern() {
+            self.note_direct_change(request.db, request.body);
+        }
         let took = begun.elapsed();
         self.count(info, took, outcome.is_err());
         self.note_use(connection, info, request, took);
-        let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
+        if let Some(before) = &audited {
+            let result = outcome.as_ref().err().map_or(Code(0), |error| error.code);
+            self.audit_command(connection, request, before, result);
+        }
+        let error = outcome
+            .err()
+            .map(|error| self.with_topology(self.with_namespace(self.at_shutdown(self.at_step_down(info, error)))));
         let error = error.map(|error| with_labels(get_more::labelled(info.kind, error), request.body));
-        self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
         match &error {
             Some(error) => reply = error.to_reply(),
             None => {
@@ -104,6 +164,8 @@ impl Commands {
                 reply.append("ok", 1.0);
             }
         }
+        let ended = Ended { info, request: &shown, took, plan: &plan, reply: &reply, error: error.as_ref(), cpu_begun };
+        self.note_ended(connection, &ended);
         let has_more = || plan.cursor_id != 0 && info.kind == Kind::GetMore || hello::is_awaited(request.body);
         let streams = request.may_stream && error.is_none() && has_more();
         Done { reply, reply_memory, streams, wait_until: None }
@@ -114,21 +176,46 @@ impl Commands {
         &self,
         connection: &mut Connection,
         request: &Incoming<'_>,
-        (info, run): &'static (CommandInfo, Run),
+        (info, run, _): &'static Row,
         generic: Generic<'_>,
         interrupt: Interrupt,
         expired: bool,
     ) -> RunOutcome {
-        let session = match InSession::enter(self, connection, info, request.body, &generic, &interrupt) {
+        // a version is not changed before the request ends
+        let transaction = match (generic.session, generic.numbered) {
+            (Some(session), Some(numbered)) if numbered.is_transaction() => Some((session, numbered.number)),
+            _ => None,
+        };
+        let pass = match self.ownership.as_ref().map(|ownership| ownership.enter(request, transaction)) {
+            Some(Err(error)) => return RunOutcome::failed(error),
+            passed => passed.transpose().ok().flatten(),
+        };
+        let placed = pass.as_ref().and_then(|pass| pass.placed.as_ref());
+        let owned = placed.and_then(|placed| placed.owned.as_ref());
+        let narrowed = owned.and_then(|owned| self.only_owned(request, owned));
+        let narrowed = narrowed.as_ref().map(|body| Incoming {
+            body: body.as_doc(),
+            sequences: if moves::is_write(info.name) && info.name != "insert" { &[] } else { request.sequences },
+            ..*request
+        });
+        let request = narrowed.as_ref().unwrap_or(request);
+        let session = match &self.router {
+            Some(_) => Ok(None),
+            None => InSession::enter(self, connection, info, request.body, &generic, &interrupt),
+        };
+        let session = match session {
             Err(error) => return RunOutcome::failed(error),
             Ok(session) => session,
         };
         let statements = session.as_ref().and_then(InSession::statements);
-        let (view, refused) = match self.past_view(&generic) {
+        let past_view = if self.router.is_some() { Ok(None) } else { self.past_view(&generic) };
+        let (view, refused) = match past_view {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
         };
         let last_commit = LastCommit::default();
+        let deadline = generic.write_concern.patience.map(|patience| Instant::now() + patience);
+        let _patience = Patience::until(deadline);
         let mut call = Call {
             server: self,
             connection,
@@ -139,6 +226,7 @@ impl Commands {
             generic,
             session: session.as_ref(),
             statements: statements.as_ref(),
+            is_of_old_client: !matches!(request.reply_to.form, Form::Message { .. }),
             interrupt,
             last_commit: &last_commit,
             view: view.as_ref(),
@@ -151,17 +239,26 @@ impl Commands {
         let outcome = match (refused, expired) {
             (Some(refused), _) => Err(refused),
             (None, true) => Err(arbor_query::Error::TimeExpired.into()),
-            (None, false) => call.interrupt.clone().guard(|| run(&mut call).and_then(|()| whole(info))),
+            (None, false) => call.interrupt.clone().guard(|| {
+                self.write_block.pass(info, request.db, request.body, &call.interrupt)?;
+                match &self.router {
+                    Some(router) if answered(&**router, &mut call)? => Ok(()),
+                    _ => run(&mut call).and_then(|()| whole(info)),
+                }
+            }),
         };
         let wait_until = call.wait_until.filter(|_| outcome.is_ok());
         let (mut reply, reply_memory, plan) = (call.reply, call.reply_memory, call.plan);
         let outcome = match session {
             Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability(), &last_commit),
+            None if self.router.is_some() => return RunOutcome { outcome, reply, reply_memory, plan, wait_until },
             None => outcome.and_then(|()| self.settle(info, generic.write_concern)),
         };
         let outcome = match wait_until {
             Some(_) => outcome,
-            None => outcome.and_then(|()| self.settle_concerns(info, &generic, last_commit.position(), &mut reply)),
+            None => outcome
+                .and_then(|()| self.settle_concerns(info, &generic, (last_commit.position(), deadline), &mut reply))
+                .map_err(|error| self.with_concern_error(info, &generic, error)),
         };
         RunOutcome { outcome, reply, reply_memory, plan, wait_until }
     }
@@ -184,14 +281,14 @@ impl Commands {
     }
 
     /// Checks the preconditions of a command.
-    fn check<'r>(
-        &self,
-        connection: &mut Connection,
-        info: &CommandInfo,
-        request: &Incoming<'r>,
-    ) -> Result<Generic<'r>> {
-        if arbor_store::check_database_name(request.db).is_err() {
+    fn check<'r>(&self, connection: &mut Connection, row: &Row, request: &Incoming<'r>) -> Result<Generic<'r>> {
+        let (info, ..) = row;
+        // users of certificates are in a database that has no collections
+        if request.db != EXTERNAL && arbor_store::check_database_name(request.db).is_err() {
             return Err(error_map::invalid_namespace(&format!("{}.$cmd", request.db)));
+        }
+        if self.accounts.enabled {
+            self.authorize(connection, row, request)?;
         }
         if info.admin_only && request.db != "admin" {
             let text = format!("{} may only be run against the admin database.", info.name);
@@ -201,9 +298,18 @@ impl Commands {
         if let Some(replication) = &self.replication {
             replication.check_may_run(info, request.db, request.body)?;
         }
-        let mut generic = generic::read(info, request.body, self.replication.is_some())?;
-        self.resolve_concerns(info, &mut generic)?;
-        if let Some(numbered) = generic.numbered {
+        let is_member = self.replication.is_some() || self.router.is_some();
+        let mut generic = generic::read(info, request.body, is_member)?;
+        if let Some(session) = generic.session {
+            generic.session = Some(self.session_of(connection, session)?);
+        }
+        if self.router.is_none() {
+            self.resolve_concerns(info, &mut generic)?;
+        }
+        // the shards check what a router passes on
+        // routers change chunks by transactions
+        let is_of_cluster = self.is_config_server && request.db == "config";
+        if let Some(numbered) = generic.numbered.filter(|_| self.router.is_none() && !is_of_cluster) {
             rules::check(&self.database, info, request.db, request.body, &generic, numbered)?;
         }
         if let Some(session) = generic.session {
@@ -249,16 +355,13 @@ impl Commands {
         error
     }
 
-    /// Blocks, closes or fails as the fail point says; `None`: the command runs.
+    /// Closes or fails as the fail point says; `None`: the command runs.
     fn fail(&self, effect: &Effect, body: Doc<'_>) -> Option<Option<Done>> {
-        if let Some(time) = effect.block {
-            std::thread::sleep(time);
-        }
         if effect.close_connection {
             return Some(None);
         }
         let code = effect.error_code?;
-        let mut error = self.with_topology(Error::new(code, "Failing command via 'failCommand' failpoint"));
+        let mut error = Error::new(code, "Failing command via 'failCommand' failpoint");
         error.labels = effect.error_labels.clone().unwrap_or_else(|| labels::of(code, body));
         let mut reply = error.to_reply();
         if let Some(concern) = &effect.write_concern_error {
@@ -277,6 +380,17 @@ impl Commands {
         error.with_details(details)
     }
 
+    /// A write that a change of role has interrupted says so.
+    fn at_step_down(&self, info: &CommandInfo, error: Error) -> Error {
+        let stepped_down = self.several.handle().is_some() && !self.is_primary();
+        let interrupted = matches!(error.code, Code::INTERRUPTED | Code::INDEX_BUILD_ABORTED);
+        if interrupted && info.takes_write_concern() && stepped_down {
+            let text = "operation was interrupted: this member is no longer primary";
+            return Error::new(Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, text);
+        }
+        error
+    }
+
     fn at_shutdown(&self, error: Error) -> Error {
         if error.code == Code::INTERRUPTED && self.stopping.load(Ordering::Relaxed) {
             return Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown");
@@ -284,6 +398,16 @@ impl Commands {
         error
     }
 }
+
+/// Returns a command without its secrets, for the log and for `currentOp`.
+pub(crate) fn hidden(body: Doc<'_>) -> DocBuf {
+    body.iter()
+        .map(|(name, value)| (name, if SECRET.contains(&name) { ValueRef::String("xxx") } else { value }))
+        .collect()
+}
+
+/// Fields whose values are shown to no client.
+const SECRET: &[&str] = &["pwd", "payload", "key", "speculativeAuthenticate"];
 
 /// Error codes of a member that is not, or no longer, in the role that a command requires.
 const ROLE_CODES: &[Code] = &[
@@ -340,7 +464,7 @@ pub(crate) struct Done {
     pub wait_until: Option<Instant>,
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Insert => "insert",
         Kind::Query => "query",
@@ -370,7 +494,7 @@ fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
     let Some(concern) = &effect.write_concern_error else { return };
     reply.append("writeConcernError", concern);
     let of_code = || match concern.get("code") {
-        Some(ValueRef::Int32(code)) => labels::of(Code(code), body),
+        Some(ValueRef::Int32(code)) => labels::of_write_concern(Code(code), body),
         _ => Vec::new(),
     };
     let labels = effect.error_labels.clone().unwrap_or_else(of_code);

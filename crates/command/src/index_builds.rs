@@ -1,7 +1,9 @@
 //! Index builds that the end of the process interrupted begin again at the start, each on a thread of the process's own, or
 //! end with a warning when they did so too often.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_protocol::log::events;
@@ -19,7 +21,35 @@ const FIRST_NUMBER: u64 = 1_000_000_000;
 impl Commands {
     /// Returns the builds to be passed to [`Commands::build_again`].
     pub fn unfinished_builds(&self) -> Vec<UnfinishedBuild> {
-        self.database.store.unfinished_builds().to_vec()
+        self.database.store.unfinished_builds()
+    }
+
+    /// Continues the builds that another member had begun, each on a thread of its own. The builds end by themselves when the server stops
+    /// or another member takes over.
+    pub(crate) fn continue_builds(self: &Arc<Commands>) {
+        for (number, build) in (0..).zip(self.unfinished_builds()) {
+            let (commands, name) = (self.clone(), format!("arbor-build-{number}"));
+            let thread = std::thread::Builder::new().name(name).stack_size(arbor_base::STATEMENT_STACK_BYTES);
+            match thread.spawn(move || commands.build_again(number, &build)) {
+                Ok(thread) => self.several.builds.lock().push(thread),
+                Err(error) => {
+                    let attributes = DocBuf::new().with("error", &error.to_string());
+                    self.log.warn(events::INDEX_BUILD_FAILED, CONTEXT, attributes);
+                }
+            }
+        }
+    }
+
+    /// Ends the builds of an earlier term of this member, also those whose threads have only just begun.
+    pub(crate) fn end_earlier_builds(&self) {
+        let threads = std::mem::take(&mut *self.several.builds.lock());
+        let store = &self.database.store;
+        store.break_off_builds();
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
+            store.break_off_builds();
+        }
+        store.wait_for_builds();
     }
 
     /// One build, to its end or that of the server. `number`: that of the build among those of this start.

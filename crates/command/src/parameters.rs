@@ -40,32 +40,45 @@ const fn row(name: &'static str, kind: Kind, use_: Use, default: &'static str) -
 #[rustfmt::skip]
 static ROWS: &[Row] = &[
     row("allowDiskUseByDefault", Kind::Bool, Use::Runtime, "true"),
-    row("authenticationMechanisms", Kind::Text, Use::ReadOnly, ""),
+    row("auditAuthorizationSuccess", Kind::Bool, Use::Runtime, "false"),
+    row("authFailedDelayMs", Kind::Int, Use::Startup, "0"),
+    row("authFailedLockoutSecs", Kind::Int, Use::Runtime, "60"),
+    row("authFailedLockoutThreshold", Kind::Int, Use::Runtime, "0"),
+    row("authSchemaVersion", Kind::Int, Use::ReadOnly, "5"),
+    row("authenticationMechanisms", Kind::Text, Use::Startup, "MONGODB-X509,SCRAM-SHA-1,SCRAM-SHA-256"),
     row("cursorTimeoutMillis", Kind::Int, Use::Runtime, "600000"),
     row("defaultCompression", Kind::Text, Use::Startup, "zstd"),
     row("defaultFanout", Kind::Int, Use::Startup, "64"),
     row("defaultPageSize", Kind::Int, Use::Startup, "1048576"),
     row("defaultReadPageSize", Kind::Int, Use::Startup, "8192"),
     row("diagnosticDataCollectionEnabled", Kind::Bool, Use::NoEffect, "false"),
-    row("enableLocalhostAuthBypass", Kind::Bool, Use::NoEffect, "true"),
+    row("enableLocalhostAuthBypass", Kind::Bool, Use::Startup, "true"),
     row("enableTestCommands", Kind::Bool, Use::Startup, "false"),
+    row("enforceUserClusterSeparation", Kind::Bool, Use::Startup, "true"),
     row("failIndexKeyTooLong", Kind::Bool, Use::NoEffect, "true"),
     row("fastUpdates", Kind::Bool, Use::NoEffect, "false"),
+    row("firstMessageTimeoutSecs", Kind::Int, Use::Startup, "30"),
+    row("idleBeforeLoginTimeoutSecs", Kind::Int, Use::Startup, "300"),
     row("internalDocumentSourceGroupMaxMemoryBytes", Kind::Int, Use::Startup, "104857600"),
     row("internalQueryExecYieldIterations", Kind::Int, Use::NoEffect, "1000"),
     row("internalQueryExecYieldPeriodMS", Kind::Int, Use::NoEffect, "10"),
     row("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Int, Use::Startup, "104857600"),
     row("internalQueryPlannerMaxIndexedSolutions", Kind::Int, Use::NoEffect, "64"),
     row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),
+    row("logHeldForMembersMB", Kind::Int, Use::Runtime, "4096"),
     row("logLevel", Kind::Int, Use::Runtime, "0"),
     row("maxAcceptableLogicalClockDriftSecs", Kind::Int, Use::Startup, "31536000"),
     row("maxBSONDepth", Kind::Int, Use::NoEffect, "200"),
     row("maxIndexBuildMemoryUsageMegabytes", Kind::Int, Use::Runtime, "200"),
     row("maxSessions", Kind::Int, Use::Startup, "1000000"),
     row("maxTransactionLockRequestTimeoutMillis", Kind::Int, Use::NoEffect, "5"),
-    row("notablescan", Kind::Bool, Use::NoEffect, "false"),
+    row("notablescan", Kind::Bool, Use::Runtime, "false"),
+    row("periodicNoopIntervalSecs", Kind::Int, Use::Startup, "10"),
     row("quiet", Kind::Bool, Use::Runtime, "false"),
+    row("redactClientLogData", Kind::Bool, Use::Runtime, "false"),
     row("replWriterThreadCount", Kind::Int, Use::NoEffect, "16"),
+    row("scramIterationCount", Kind::Int, Use::Runtime, "10000"),
+    row("scramSHA256IterationCount", Kind::Int, Use::Runtime, "15000"),
     row("tcmallocAggressiveMemoryDecommit", Kind::Int, Use::NoEffect, "0"),
     row("testingDiagnosticsEnabled", Kind::Bool, Use::NoEffect, "false"),
     row("transactionLifetimeLimitSeconds", Kind::Int, Use::Runtime, "60"),
@@ -73,6 +86,7 @@ static ROWS: &[Row] = &[
     row("ttlMonitorSleepSecs", Kind::Int, Use::Runtime, "60"),
     row("wiredTigerConcurrentReadTransactions", Kind::Int, Use::NoEffect, "128"),
     row("wiredTigerConcurrentWriteTransactions", Kind::Int, Use::NoEffect, "128"),
+    row("writePeriodicNoops", Kind::Bool, Use::Startup, "true"),
 ];
 
 /// Current values of the parameters in the table.
@@ -143,14 +157,14 @@ impl Parameters {
         self.values.lock().get(index).cloned()
     }
 
-    /// Every parameter with its value.
-    pub fn all(&self) -> DocBuf {
-        self.all_with(|_, value| value.clone())
+    /// Every parameter with its value that `requested` takes, which is asked whether it may be set at runtime and at the start.
+    pub fn all(&self, requested: impl Fn(bool, bool) -> bool) -> DocBuf {
+        self.all_with(requested, |_, value| value.clone())
     }
 
-    /// Every parameter as `getParameter` with `showDetails` answers it.
-    pub fn all_detailed(&self) -> DocBuf {
-        self.all_with(|row, value| Value::Document(row.detailed(value)))
+    /// Like `all`, as `getParameter` with `showDetails` answers them.
+    pub fn all_detailed(&self, requested: impl Fn(bool, bool) -> bool) -> DocBuf {
+        self.all_with(requested, |row, value| Value::Document(row.detailed(value)))
     }
 
     pub fn detailed(&self, name: &str) -> Option<DocBuf> {
@@ -173,10 +187,10 @@ impl Parameters {
         Ok(std::mem::replace(slot, value))
     }
 
-    fn all_with(&self, show: impl Fn(&Row, &Value) -> Value) -> DocBuf {
+    fn all_with(&self, requested: impl Fn(bool, bool) -> bool, show: impl Fn(&Row, &Value) -> Value) -> DocBuf {
         let values = self.values.lock();
         let mut doc = DocBuf::new();
-        for (row, value) in ROWS.iter().zip(values.iter()) {
+        for (row, value) in ROWS.iter().zip(values.iter()).filter(|(row, _)| requested(row.runtime(), row.startup())) {
             doc.append(row.name, &show(row, value));
         }
         doc
@@ -188,15 +202,21 @@ fn index_of(name: &str) -> Option<(usize, &'static Row)> {
 }
 
 /// A parameter as `showDetails` has it.
-pub fn detail(value: &Value, runtime: bool, startup: bool) -> DocBuf {
+pub(crate) fn detail(value: &Value, runtime: bool, startup: bool) -> DocBuf {
     DocBuf::new().with("value", value).with("settableAtRuntime", runtime).with("settableAtStartup", startup)
 }
 
 impl Row {
     fn detailed(&self, value: &Value) -> DocBuf {
-        let runtime = matches!(self.use_, Use::Runtime | Use::NoEffect);
-        let startup = self.use_ != Use::ReadOnly;
-        detail(value, runtime, startup)
+        detail(value, self.runtime(), self.startup())
+    }
+
+    fn runtime(&self) -> bool {
+        matches!(self.use_, Use::Runtime | Use::NoEffect)
+    }
+
+    fn startup(&self) -> bool {
+        self.use_ != Use::ReadOnly
     }
 }
 

@@ -14,7 +14,7 @@ use crate::registry;
 const BODY: usize = 16 + 4 + 1;
 
 /// Returns where the request in a frame may run.
-pub fn of_frame(frame: &[u8]) -> Place {
+pub(crate) fn of_frame(frame: &[u8]) -> Place {
     let Some(name) = peek_command_name(frame) else { return Place::Blocking };
     match registry::info(name).map_or(Runs::Inline, |info| info.runs) {
         Runs::Inline => Place::Inline,
@@ -24,7 +24,7 @@ pub fn of_frame(frame: &[u8]) -> Place {
 }
 
 /// Returns true if the frame is a `getMore` of this cursor.
-pub fn is_get_more(frame: &[u8], cursor: i64) -> bool {
+pub(crate) fn is_get_more(frame: &[u8], cursor: i64) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
     peek_command_name(frame) == Some("getMore")
         && matches!(body.first(), Some((_, ValueRef::Int64(id))) if id == cursor)

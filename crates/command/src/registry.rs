@@ -1,14 +1,22 @@
 //! The one table of commands, in alphabetical order: what is known of each, and the function that runs it.
 
+use arbor_auth::Action;
 use arbor_protocol::metrics::Kind;
 use arbor_protocol::{CommandInfo, Runs};
 
 use crate::Result;
+use crate::access;
+use crate::access::Access::{self, By, Cluster, Collection, Database, LoggedIn, Open};
 use crate::call::Call;
-use crate::cmd::{admin, crud, ddl, diagnostics, repl, session};
+use crate::cmd::{admin, crud, ddl, diagnostics, repl, session, sharding, users};
+use crate::moves;
+use crate::routing::not_here;
 
 /// A command's own code.
-pub type Run = fn(&mut Call<'_>) -> Result<()>;
+pub(crate) type Run = fn(&mut Call<'_>) -> Result<()>;
+
+/// A command: its properties, its code, and what a user has to be permitted for it.
+pub(crate) type Row = (CommandInfo, Run, Access);
 
 const fn quick(name: &'static str, help: &'static str) -> CommandInfo {
     CommandInfo::quick(name, help)
@@ -27,122 +35,209 @@ const fn write(name: &'static str, help: &'static str) -> CommandInfo {
 }
 
 #[rustfmt::skip]
-static COMMANDS: &[(CommandInfo, Run)] = &[
-    (slow("abortTransaction", "Ends a transaction without its changes").writing().v1().lenient(), session::commit_transaction::abort),
-    (read("aggregate", "Runs an aggregation pipeline").writing().v1(), crud::aggregate::run),
-    (slow("appendOplogNote", "Writes a note into the oplog").admin().writing(), repl::append_oplog_note::run),
-    (slow("applyOps", "Does what entries of an oplog say").writing(), repl::apply_ops::run),
-    (quick("authenticate", "Access control is not in this build yet"), admin::sasl::run),
-    (slow("beginTransaction", "Begins a transaction of this connection (TokuMX)"), session::begin_transaction::run),
-    (quick("buildInfo", "Version and build of the server").v1().lenient(), diagnostics::build_info::run),
-    (quick("buildinfo", "Old spelling of buildInfo").lenient(), diagnostics::build_info::run),
-    (write("bulkWrite", "Inserts, updates and deletes over several collections").admin().v1(), crud::bulk_write::run),
-    (slow("collMod", "Changes a collection or a view").writing().v1(), ddl::coll_mod::run),
-    (slow("collStats", "Statistics of a collection"), diagnostics::coll_stats::run),
-    (slow("collstats", "Old spelling of collStats"), diagnostics::coll_stats::run),
-    (slow("commitTransaction", "Ends a transaction with its changes").writing().v1().lenient(), session::commit_transaction::commit),
-    (slow("compact", "Gives space of a collection back to the file system"), admin::compact::run),
-    (slow("configureFailPoint", "Test aid: makes commands fail").admin(), admin::configure_fail_point::run),
-    (quick("connectionStatus", "Who is connected").v1().lenient(), diagnostics::connection_status::run),
-    (slow("convertToCapped", "Makes a collection a capped one").writing().lenient(), ddl::convert_to_capped::run),
-    (read("count", "Counts documents").v1(), crud::count::run),
-    (slow("create", "Creates a collection").writing().v1(), ddl::create::run),
-    (slow("createIndexes", "Builds indexes").writing().v1(), ddl::create_indexes::run),
-    (quick("currentOp", "Running operations").admin().lenient(), diagnostics::current_op::run),
-    (slow("dataSize", "Size of a collection's documents").lenient(), diagnostics::data_size::run),
-    (slow("dbHash", "Digests of the collections' documents").lenient(), diagnostics::db_hash::run),
-    (slow("dbStats", "Statistics of a database"), diagnostics::db_stats::run),
-    (slow("dbstats", "Old spelling of dbStats"), diagnostics::db_stats::run),
-    (write("delete", "Deletes documents").counted_as(Kind::Delete).v1(), crud::delete::run),
-    (slow("deleteIndexes", "Old spelling of dropIndexes").writing(), ddl::drop_indexes::run),
-    (read("distinct", "Distinct values of a field"), crud::distinct::run),
-    (slow("drop", "Drops a collection").writing().v1(), ddl::drop::run),
-    (slow("dropDatabase", "Drops a database").writing().v1(), ddl::drop_database::run),
-    (slow("dropIndexes", "Drops indexes").writing().v1(), ddl::drop_indexes::run),
-    (quick("endSessions", "Ends sessions").at(Runs::Blocking).v1(), session::end_sessions::run),
-    (slow("explain", "Explains how a command would run").v1(), crud::explain::run),
-    (read("find", "Finds documents").at(Runs::InlineById).counted_as(Kind::Query).v1(), crud::find::run),
-    (write("findAndModify", "Changes one document and answers it").v1(), crud::find_and_modify::run),
-    (write("findandmodify", "Old spelling of findAndModify"), crud::find_and_modify::run),
-    (slow("fsync", "Makes everything durable with a checkpoint").admin().lenient(), admin::fsync::run),
-    (slow("fsyncUnlock", "Undoes fsync with lock").admin().lenient(), admin::fsync::unlock),
-    (slow("getClusterParameter", "Settings of the whole replica set").admin(), admin::cluster_parameter::get),
-    (quick("getCmdLineOpts", "How the server was started").admin().lenient(), diagnostics::get_cmd_line_opts::run),
-    (quick("getDefaultRWConcern", "Cluster-wide defaults").admin(), repl::set_default_rw_concern::get),
-    (quick("getFreeMonitoringStatus", "Always disabled").admin().lenient(), diagnostics::get_free_monitoring_status::run),
-    (slow("getLastError", "What the last write without an answer did").lenient(), crud::get_last_error::run),
-    (quick("getLog", "Last lines of the log").admin().lenient(), diagnostics::get_log::run),
-    (read("getMore", "Next batch of a cursor").counted_as(Kind::GetMore).v1(), crud::get_more::run),
-    (quick("getParameter", "Server parameters").admin(), admin::get_parameter::run),
-    (slow("getlasterror", "Old spelling of getLastError").lenient(), crud::get_last_error::run),
-    (quick("hello", "What the server is").v1().lenient(), diagnostics::hello::run),
-    (quick("hostInfo", "The machine"), diagnostics::host_info::run),
-    (write("insert", "Inserts documents").counted_as(Kind::Insert).v1(), crud::insert::run),
-    (quick("isMaster", "Old spelling of hello").lenient(), diagnostics::hello::run_legacy),
-    (quick("ismaster", "Old spelling of hello").lenient(), diagnostics::hello::run_legacy),
-    (slow("killAllSessions", "Kills all sessions"), session::kill_sessions::run_all),
-    (slow("killAllSessionsByPattern", "Kills the sessions of a pattern"), session::kill_sessions::run_by_pattern),
-    (slow("killCursors", "Closes cursors").v1(), crud::kill_cursors::run),
-    (quick("killOp", "Interrupts an operation").admin().lenient(), admin::kill_op::run),
-    (slow("killSessions", "Kills sessions"), session::kill_sessions::run),
-    (slow("listCollections", "Collections of a database").v1(), ddl::list_collections::run),
-    (quick("listCommands", "This table").lenient(), diagnostics::list_commands::run),
-    (slow("listDatabases", "Databases").admin().v1(), ddl::list_databases::run),
-    (slow("listIndexes", "Indexes of a collection").v1(), ddl::list_indexes::run),
-    (slow("logRotate", "Begins a new log file").admin().lenient(), admin::log_rotate::run),
-    (quick("logout", "Access control is not in this build yet"), admin::sasl::logout),
-    (quick("ping", "Answers").v1().lenient(), diagnostics::ping::run),
-    (quick("planCacheClear", "Forgets which plans won").lenient(), admin::plan_cache_clear::run),
-    (quick("planCacheListFilters", "Index filters: there are none").lenient(), admin::plan_cache_clear::list_filters),
-    (quick("profile", "Threshold of the slow query log"), admin::profile::run),
-    (slow("reIndex", "Rebuilds the indexes of a collection").writing().lenient(), ddl::re_index::run),
-    (quick("refreshSessions", "Keeps sessions alive").v1(), session::refresh_sessions::run),
-    (slow("renameCollection", "Renames a collection").admin().writing(), ddl::rename_collection::run),
-    (quick("replSetAbortPrimaryCatchUp", "Fails: a set of one member has no catch-up").admin(), repl::repl_set_others::abort_catch_up),
-    (slow("replSetFreeze", "Keeps a member from becoming primary").admin().lenient(), repl::repl_set_freeze::run),
-    (quick("replSetGetConfig", "Configuration of the replica set").admin().lenient(), repl::repl_set_get_config::run),
-    (quick("replSetGetRBID", "Number of the last rollback").admin().lenient(), repl::repl_set_others::rollback_id),
-    (quick("replSetGetStatus", "Members of the replica set").admin().lenient(), repl::repl_set_get_status::run),
-    (slow("replSetInitiate", "Makes a replica set").admin(), repl::repl_set_initiate::run),
-    (quick("replSetMaintenance", "Maintenance mode, which a primary does not have").admin().lenient(), repl::repl_set_others::maintenance),
-    (slow("replSetReconfig", "Changes the configuration of the replica set").admin(), repl::repl_set_reconfig::run),
-    (slow("replSetResizeOplog", "How much of the oplog is kept").admin(), repl::repl_set_resize_oplog::run),
-    (slow("replSetStepDown", "The primary leaves its office for a time").admin().lenient(), repl::repl_set_step_down::run),
-    (slow("replSetStepUp", "Takes the office of primary again").admin(), repl::repl_set_others::step_up),
-    (quick("replSetSyncFrom", "From whom to copy; a primary does not").admin().lenient(), repl::repl_set_others::sync_from),
-    (slow("replSetTestEgress", "Whether a member can be reached").admin(), repl::repl_set_others::test_egress),
-    (quick("rolesInfo", "Roles: none, access control is not in this build yet"), admin::roles_info::run),
-    (slow("rollbackTransaction", "Undoes beginTransaction (TokuMX)"), session::commit_transaction::roll_back),
-    (quick("saslContinue", "Access control is not in this build yet"), admin::sasl::run),
-    (quick("saslStart", "Access control is not in this build yet"), admin::sasl::run),
-    (slow("serverStatus", "Statistics of the server").lenient(), diagnostics::server_status::run),
-    (slow("setClusterParameter", "Changes settings of the whole replica set").admin().writing(), admin::cluster_parameter::set),
-    (slow("setDefaultRWConcern", "Sets the default read and write concern").admin().writing(), repl::set_default_rw_concern::set),
-    (quick("setFeatureCompatibilityVersion", "Fixed at 7.0").admin().writing(), admin::set_feature_compatibility_version::run),
-    (slow("setParameter", "Sets a server parameter").admin(), admin::set_parameter::run),
-    (quick("showLiveTransactions", "Open transactions (TokuMX)"), session::show_live_transactions::run),
-    (slow("shutdown", "Stops the server").admin().lenient(), admin::shutdown::run),
-    (quick("startSession", "Makes a session id").lenient(), session::start_session::run),
-    (slow("top", "Use per collection").admin().lenient(), diagnostics::top::run),
-    (write("update", "Updates documents").counted_as(Kind::Update).v1(), crud::update::run),
-    (quick("usersInfo", "Users: none, access control is not in this build yet"), admin::users_info::run),
-    (slow("validate", "Verifies a collection and its indexes").lenient(), diagnostics::validate::run),
-    (quick("whatsmyuri", "The client's address").lenient(), diagnostics::whatsmyuri::run),
+static COMMANDS: &[Row] = &[
+    (slow("_arborMember", "Messages between the members of a replica set").admin().waiting(), repl::arbor_member::run, Cluster(Action::Internal)),
+    (slow("_arborTree", "Trees of a member, for another one that fetches them").admin(), repl::arbor_tree::run, Cluster(Action::Internal)),
+    (slow("_mergeAuthzCollections", "Restores users and roles from other collections").admin().writing(), users::merge_authz_collections::run, By(access::merge_authz_collections)),
+    (slow("abortTransaction", "Ends a transaction without its changes").writing().v1(), session::commit_transaction::abort, LoggedIn),
+    (read("aggregate", "Runs an aggregation pipeline").writing().v1(), crud::aggregate::run, By(access::aggregate)),
+    (slow("appendOplogNote", "Writes a note into the oplog").admin().writing(), repl::append_oplog_note::run, Cluster(Action::AppendOplogNote)),
+    (slow("applyOps", "Does what entries of an oplog say").writing(), repl::apply_ops::run, By(access::apply_ops)),
+    (slow("authenticate", "Logs in by certificate").v1().lenient().secret(), users::authenticate::run, Open),
+    (slow("autoCompact", "Compacts all collections in the background").admin(), admin::auto_compact::run, Cluster(Action::Compact)),
+    (slow("beginTransaction", "Begins a transaction of this connection (TokuMX)"), session::begin_transaction::run, LoggedIn),
+    (quick("buildInfo", "Version and build of the server").v1().lenient(), diagnostics::build_info::run, Open),
+    (quick("buildinfo", "Old spelling of buildInfo").lenient(), diagnostics::build_info::run, Open),
+    (write("bulkWrite", "Inserts, updates and deletes over several collections").admin().v1(), crud::bulk_write::run, By(access::bulk_write)),
+    (slow("cloneCollectionAsCapped", "Copies the last documents of a collection into a capped one").writing().lenient(), ddl::clone_collection_as_capped::run, By(access::clone_as_capped)),
+    (slow("collMod", "Changes a collection or a view").writing().v1(), ddl::coll_mod::run, By(access::coll_mod)),
+    (slow("collStats", "Statistics of a collection"), diagnostics::coll_stats::run, Collection(Action::CollStats)),
+    (slow("collstats", "Old spelling of collStats"), diagnostics::coll_stats::run, Collection(Action::CollStats)),
+    (slow("commitTransaction", "Ends a transaction with its changes").writing().v1(), session::commit_transaction::commit, LoggedIn),
+    (slow("compact", "Gives space of a collection back to the file system"), admin::compact::run, Collection(Action::Compact)),
+    (slow("configureFailPoint", "Test aid: makes commands fail").admin(), admin::configure_fail_point::run, Cluster(Action::SetParameter)),
+    (quick("connPoolStats", "Connections to other servers: there are none").lenient(), diagnostics::small::connection_pool_stats, Cluster(Action::ConnPoolStats)),
+    (quick("connectionStatus", "Who is connected").v1().lenient(), diagnostics::connection_status::run, Open),
+    (slow("convertToCapped", "Makes a collection a capped one").writing().lenient(), ddl::convert_to_capped::run, Collection(Action::ConvertToCapped)),
+    (read("count", "Counts documents").v1(), crud::count::run, Collection(Action::Find)),
+    (slow("create", "Creates a collection").writing().v1(), ddl::create::run, By(access::create)),
+    (slow("createIndexes", "Builds indexes").writing().v1(), ddl::create_indexes::run, Collection(Action::CreateIndex)),
+    (slow("createRole", "Creates a role").writing(), users::create_role::run, By(access::create_role)),
+    (slow("createSearchIndexes", "Refused: there is no search process").writing(), ddl::search_indexes::run, Collection(Action::CreateSearchIndexes)),
+    (slow("createUser", "Creates a user").writing().secret(), users::create_user::run, By(access::create_user)),
+    (quick("currentOp", "Running operations").admin().lenient(), diagnostics::current_op::run, By(access::current_op)),
+    (slow("dataSize", "Size of a collection's documents").lenient(), diagnostics::data_size::run, By(access::data_size)),
+    (slow("dbHash", "Digests of the collections' documents").lenient(), diagnostics::db_hash::run, Database(Action::DbHash)),
+    (slow("dbStats", "Statistics of a database"), diagnostics::db_stats::run, Database(Action::DbStats)),
+    (slow("dbstats", "Old spelling of dbStats"), diagnostics::db_stats::run, Database(Action::DbStats)),
+    (write("delete", "Deletes documents").counted_as(Kind::Delete).v1(), crud::delete::run, Collection(Action::Remove)),
+    (slow("deleteIndexes", "Old spelling of dropIndexes").writing(), ddl::drop_indexes::run, Collection(Action::DropIndex)),
+    (read("distinct", "Distinct values of a field"), crud::distinct::run, Collection(Action::Find)),
+    (slow("drop", "Drops a collection").writing().v1(), ddl::drop::run, Collection(Action::DropCollection)),
+    (slow("dropAllRolesFromDatabase", "Drops the roles of a database").writing(), users::drop_role::run_all, Database(Action::DropRole)),
+    (slow("dropAllUsersFromDatabase", "Drops the users of a database").writing(), users::drop_user::run_all, Database(Action::DropUser)),
+    (quick("dropConnections", "Closes connections to other servers: there are none").admin(), diagnostics::small::drop_connections, Cluster(Action::DropConnections)),
+    (slow("dropDatabase", "Drops a database").writing().v1(), ddl::drop_database::run, Database(Action::DropDatabase)),
+    (slow("dropIndexes", "Drops indexes").writing().v1(), ddl::drop_indexes::run, Collection(Action::DropIndex)),
+    (slow("dropRole", "Drops a role").writing(), users::drop_role::run, Database(Action::DropRole)),
+    (slow("dropSearchIndex", "Refused: there is no search process").writing(), ddl::search_indexes::run, Collection(Action::DropSearchIndex)),
+    (slow("dropUser", "Drops a user").writing(), users::drop_user::run, Database(Action::DropUser)),
+    (quick("endSessions", "Ends sessions").at(Runs::Blocking).v1(), session::end_sessions::run, LoggedIn),
+    (slow("explain", "Explains how a command would run").v1(), crud::explain::run, By(access::explain)),
+    (quick("features", "The machine, as an ObjectId names it").lenient(), diagnostics::small::features, Open),
+    (read("find", "Finds documents").at(Runs::InlineById).counted_as(Kind::Query).v1(), crud::find::run, Collection(Action::Find)),
+    (write("findAndModify", "Changes one document and answers it").v1(), crud::find_and_modify::run, By(access::find_and_modify)),
+    (write("findandmodify", "Old spelling of findAndModify"), crud::find_and_modify::run, By(access::find_and_modify)),
+    (slow("fsync", "Makes everything durable with a checkpoint").admin(), admin::fsync::run, Cluster(Action::Fsync)),
+    (slow("fsyncUnlock", "Undoes fsync with lock").admin().lenient(), admin::fsync::unlock, Cluster(Action::Unlock)),
+    (slow("getClusterParameter", "Settings of the whole replica set").admin(), admin::cluster_parameter::get, Cluster(Action::GetClusterParameter)),
+    (quick("getCmdLineOpts", "How the server was started").admin().lenient(), diagnostics::get_cmd_line_opts::run, Cluster(Action::GetCmdLineOpts)),
+    (quick("getDefaultRWConcern", "Cluster-wide defaults").admin(), repl::set_default_rw_concern::get, Cluster(Action::GetDefaultRwConcern)),
+    (slow("getDiagnosticData", "A sample of all statistics").admin(), diagnostics::small::get_diagnostic_data, Cluster(Action::ServerStatus)),
+    (quick("getFreeMonitoringStatus", "Always disabled").admin().lenient(), diagnostics::get_free_monitoring_status::run, LoggedIn),
+    (slow("getLastError", "What the last write without an answer did").lenient(), crud::get_last_error::run, LoggedIn),
+    (quick("getLog", "Last lines of the log").admin().lenient(), diagnostics::get_log::run, Cluster(Action::GetLog)),
+    (read("getMore", "Next batch of a cursor").counted_as(Kind::GetMore).v1(), crud::get_more::run, LoggedIn),
+    (quick("getParameter", "Server parameters").admin(), admin::get_parameter::run, Cluster(Action::GetParameter)),
+    (slow("getlasterror", "Old spelling of getLastError").lenient(), crud::get_last_error::run, LoggedIn),
+    (quick("getnonce", "A random number, for clients of 2013").lenient(), diagnostics::small::get_nonce, Open),
+    (slow("grantPrivilegesToRole", "Adds privileges to a role").writing(), users::grant_privileges_to_role::grant, By(access::grant_privileges_to_role)),
+    (slow("grantRolesToRole", "Makes a role inherit others").writing(), users::grant_roles_to_role::grant, By(access::grant_roles)),
+    (slow("grantRolesToUser", "Gives roles to a user").writing(), users::grant_roles_to_user::grant, By(access::grant_roles)),
+    (quick("hello", "What the server is").v1().lenient(), diagnostics::hello::run, Open),
+    (quick("hostInfo", "The machine"), diagnostics::host_info::run, Cluster(Action::HostInfo)),
+    (write("insert", "Inserts documents").counted_as(Kind::Insert).v1(), crud::insert::run, By(access::insert)),
+    (quick("invalidateUserCache", "Reads users and roles again").admin(), users::invalidate_user_cache::run, Cluster(Action::InvalidateUserCache)),
+    (quick("isMaster", "Old spelling of hello").lenient(), diagnostics::hello::run_legacy, Open),
+    (quick("ismaster", "Old spelling of hello").lenient(), diagnostics::hello::run_legacy, Open),
+    (slow("killAllSessions", "Kills all sessions").lenient(), session::kill_sessions::run_all, Cluster(Action::KillAnySession)),
+    (slow("killAllSessionsByPattern", "Kills the sessions of a pattern"), session::kill_sessions::run_by_pattern, Cluster(Action::KillAnySession)),
+    (slow("killCursors", "Closes cursors").v1(), crud::kill_cursors::run, LoggedIn),
+    (quick("killOp", "Interrupts an operation").admin().lenient(), admin::kill_op::run, LoggedIn),
+    (slow("killSessions", "Kills sessions").lenient(), session::kill_sessions::run, LoggedIn),
+    (slow("listCollections", "Collections of a database").v1(), ddl::list_collections::run, By(access::list_collections)),
+    (quick("listCommands", "This table").lenient(), diagnostics::list_commands::run, LoggedIn),
+    (slow("listDatabases", "Databases").admin().v1(), ddl::list_databases::run, LoggedIn),
+    (slow("listIndexes", "Indexes of a collection").v1(), ddl::list_indexes::run, Collection(Action::ListIndexes)),
+    (quick("lockInfo", "Locks that statements can wait for").admin(), admin::fsync::lock_info, Cluster(Action::ServerStatus)),
+    (slow("logRotate", "Begins a new log file").admin().lenient(), admin::log_rotate::run, Cluster(Action::LogRotate)),
+    (quick("logout", "Ends the login of the connection").lenient(), users::sasl::logout, Open),
+    (quick("ping", "Answers").v1().lenient(), diagnostics::ping::run, Open),
+    (quick("planCacheClear", "Forgets which plans won").lenient(), admin::index_filters::clear_plans, Collection(Action::PlanCacheWrite)),
+    (quick("planCacheClearFilters", "Removes index filters").lenient(), admin::index_filters::clear, Collection(Action::PlanCacheIndexFilter)),
+    (quick("planCacheListFilters", "Index filters of a collection").lenient(), admin::index_filters::list, Collection(Action::PlanCacheIndexFilter)),
+    (quick("planCacheSetFilter", "Limits the indexes that queries of a shape may use").lenient(), admin::index_filters::set, Collection(Action::PlanCacheIndexFilter)),
+    (slow("profile", "Level of the profiler, threshold of the slow query log"), admin::profile::run, By(access::profile)),
+    (slow("reIndex", "Rebuilds the indexes of a collection").writing().lenient(), ddl::re_index::run, Collection(Action::ReIndex)),
+    (quick("refreshSessions", "Keeps sessions alive").v1(), session::refresh_sessions::run, LoggedIn),
+    (slow("removeQuerySettings", "Removes the settings of a query shape").admin().writing(), admin::query_settings::remove, Cluster(Action::QuerySettings)),
+    (slow("renameCollection", "Renames a collection").admin().writing(), ddl::rename_collection::run, By(access::rename_collection)),
+    (quick("replSetAbortPrimaryCatchUp", "Fails: a set of one member has no catch-up").admin(), repl::repl_set_others::abort_catch_up, Cluster(Action::ReplSetStateChange)),
+    (slow("replSetFreeze", "Keeps a member from becoming primary").admin().lenient(), repl::repl_set_freeze::run, Cluster(Action::ReplSetStateChange)),
+    (quick("replSetGetConfig", "Configuration of the replica set").admin().lenient(), repl::repl_set_get_config::run, Cluster(Action::ReplSetGetConfig)),
+    (quick("replSetGetRBID", "Number of the last rollback").admin().lenient(), repl::repl_set_others::rollback_id, Cluster(Action::ReplSetGetStatus)),
+    (quick("replSetGetStatus", "Members of the replica set").admin().lenient(), repl::repl_set_get_status::run, Cluster(Action::ReplSetGetStatus)),
+    (slow("replSetHeartbeat", "What a member says of itself to the others").admin().lenient(), repl::repl_set_heartbeat::run, Cluster(Action::Internal)),
+    (slow("replSetInitiate", "Makes a replica set").admin(), repl::repl_set_initiate::run, Cluster(Action::ReplSetConfigure)),
+    (quick("replSetMaintenance", "Maintenance mode, which a primary does not have").admin().lenient(), repl::repl_set_others::maintenance, Cluster(Action::ReplSetStateChange)),
+    (slow("replSetReconfig", "Changes the configuration of the replica set").admin(), repl::repl_set_reconfig::run, Cluster(Action::ReplSetConfigure)),
+    (slow("replSetResizeOplog", "How much of the oplog is kept").admin(), repl::repl_set_resize_oplog::run, Cluster(Action::ReplSetResizeOplog)),
+    (slow("replSetStepDown", "The primary leaves its office for a time").admin().lenient(), repl::repl_set_step_down::run, Cluster(Action::ReplSetStateChange)),
+    (slow("replSetStepUp", "Takes the office of primary again").admin(), repl::repl_set_others::step_up, Cluster(Action::ReplSetStateChange)),
+    (quick("replSetSyncFrom", "From whom to copy; a primary does not").admin().lenient(), repl::repl_set_others::sync_from, Cluster(Action::ReplSetStateChange)),
+    (slow("replSetTestEgress", "Whether a member can be reached").admin(), repl::repl_set_others::test_egress, Cluster(Action::ReplSetGetStatus)),
+    (slow("revokePrivilegesFromRole", "Takes privileges from a role").writing(), users::grant_privileges_to_role::revoke, By(access::revoke_privileges_from_role)),
+    (slow("revokeRolesFromRole", "Ends the inheritance of roles").writing(), users::grant_roles_to_role::revoke, By(access::revoke_roles)),
+    (slow("revokeRolesFromUser", "Takes roles from a user").writing(), users::grant_roles_to_user::revoke, By(access::revoke_roles)),
+    (slow("rolesInfo", "Roles and what they permit"), users::roles_info::run, By(access::roles_info)),
+    (slow("rollbackTransaction", "Undoes beginTransaction (TokuMX)"), session::commit_transaction::roll_back, LoggedIn),
+    (slow("rotateCertificates", "Reads the certificates of TLS again").admin(), admin::rotate_certificates::run, Cluster(Action::RotateCertificates)),
+    (slow("saslContinue", "Continues a login").v1().secret(), users::sasl::proceed, Open),
+    (slow("saslStart", "Begins a login").v1().secret(), users::sasl::start, Open),
+    (slow("serverStatus", "Statistics of the server").lenient(), diagnostics::server_status::run, Cluster(Action::ServerStatus)),
+    (slow("setClusterParameter", "Changes settings of the whole replica set").admin().writing(), admin::cluster_parameter::set, Cluster(Action::SetClusterParameter)),
+    (slow("setDefaultRWConcern", "Sets the default read and write concern").admin().writing(), repl::set_default_rw_concern::set, Cluster(Action::SetDefaultRwConcern)),
+    (slow("setFeatureCompatibilityVersion", "Sets the version that is shown: 8.0 or 7.0").admin().writing(), admin::set_feature_compatibility_version::run, Cluster(Action::SetFeatureCompatibilityVersion)),
+    (slow("setParameter", "Sets a server parameter").admin(), admin::set_parameter::run, Cluster(Action::SetParameter)),
+    (slow("setQuerySettings", "Settings for all statements of a query shape").admin().writing(), admin::query_settings::set, Cluster(Action::QuerySettings)),
+    (quick("setUserWriteBlockMode", "Makes writes of users fail").admin(), admin::set_user_write_block_mode::run, Cluster(Action::SetUserWriteBlockMode)),
+    (quick("showLiveTransactions", "Open transactions (TokuMX)"), session::show_live_transactions::run, LoggedIn),
+    (slow("shutdown", "Stops the server").admin().lenient(), admin::shutdown::run, Cluster(Action::Shutdown)),
+    (quick("startSession", "Makes a session id").lenient(), session::start_session::run, LoggedIn),
+    (quick("testVersion2", "Test aid: a command that is not in the stable API").lenient(), diagnostics::small::test_version_2, LoggedIn),
+    (slow("top", "Use per collection").admin().lenient(), diagnostics::top::run, Cluster(Action::Top)),
+    (write("update", "Updates documents").counted_as(Kind::Update).v1(), crud::update::run, By(access::update)),
+    (slow("updateRole", "Replaces what a role has").writing(), users::update_role::run, By(access::update_role)),
+    (slow("updateSearchIndex", "Refused: there is no search process").writing(), ddl::search_indexes::run, Collection(Action::UpdateSearchIndex)),
+    (slow("updateUser", "Replaces what a user has").writing().secret(), users::update_user::run, By(access::update_user)),
+    (slow("usersInfo", "Users and what they may do"), users::users_info::run, By(access::users_info)),
+    (slow("validate", "Verifies a collection and its indexes").lenient(), diagnostics::validate::run, Collection(Action::Validate)),
+    (slow("validateDBMetadata", "Looks for indexes that the stable API does not have"), diagnostics::validate_db_metadata::run, By(access::validate_metadata)),
+    (quick("whatsmyuri", "The client's address").lenient(), diagnostics::whatsmyuri::run, Open),
 ];
 
 /// Returns all commands, in the order of the table.
-pub fn commands() -> impl Iterator<Item = &'static CommandInfo> {
-    COMMANDS.iter().map(|(info, _)| info)
+#[rustfmt::skip]
+static OF_ROUTERS: &[Row] = &[
+    (slow("addShard", "Adds a shard to the cluster").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("addShardToZone", "Makes a shard part of a zone").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("balancerStart", "Allows the balancer to run").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("balancerStatus", "Whether the balancer may run").admin(), not_here, Cluster(Action::AddShard)),
+    (slow("balancerStop", "Stops the balancer").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("enableSharding", "Creates a database, on a shard that may be named").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("flushRouterConfig", "Forgets what the router knows of the cluster").admin(), not_here, Cluster(Action::FlushRouterConfig)),
+    (slow("getShardMap", "The addresses of the shards").admin(), not_here, Cluster(Action::AddShard)),
+    (slow("getShardVersion", "The version of a collection's routing table").admin(), not_here, Cluster(Action::AddShard)),
+    (quick("isdbgrid", "Whether this is a router"), not_here, Open),
+    (slow("listShards", "The shards of the cluster").admin(), not_here, Cluster(Action::ListShards)),
+    (slow("mergeChunks", "Makes neighbouring chunks of a shard one").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("moveChunk", "Moves a chunk to another shard").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("movePrimary", "Moves the unsharded collections of a database").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("moveRange", "Moves a range of a shard key to another shard").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("removeShard", "Takes a shard out of the cluster").admin().writing(), not_here, Cluster(Action::RemoveShard)),
+    (slow("removeShardFromZone", "Takes a shard out of a zone").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("shardCollection", "Distributes a collection over the shards").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("split", "Splits a chunk").admin().writing(), not_here, Cluster(Action::AddShard)),
+    (slow("updateZoneKeyRange", "Assigns a range of a shard key to a zone").admin().writing(), not_here, Cluster(Action::AddShard)),
+];
+
+#[rustfmt::skip]
+static OF_SHARDS: &[Row] = &[
+    (slow("_shardsvrJoin", "Makes this server a shard of a cluster").admin().writing(), sharding::join, Cluster(Action::Internal)),
+    (slow("_shardsvrLeave", "Forgets the cluster").admin().writing(), sharding::leave, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveChanges", "Changes of a range that moves").admin().writing(), moves::move_changes, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveClose", "Holds the writers of a range that moves").admin().writing(), moves::move_close, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveIn", "Begins to take a range").admin().writing(), moves::move_in, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveOpen", "Lets the writers of a range continue").admin().writing(), moves::move_open, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveOut", "Begins to give a range away").admin().writing(), moves::move_out, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveRanges", "The ranges that move, or have").admin().writing(), moves::move_ranges, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveRead", "Documents of a range that moves").admin().writing(), moves::move_read, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveWrite", "Takes documents of a range").admin().writing(), moves::move_write, Cluster(Action::Internal)),
+    (slow("_shardsvrSetOwnership", "Sets the version of a collection or database").admin().writing(), sharding::set_ownership, Cluster(Action::Internal)),
+];
+
+/// Returns a command that only routers have.
+pub(crate) fn of_routers(name: &str) -> Option<&'static Row> {
+    OF_ROUTERS.iter().find(|(info, ..)| info.name == name)
+}
+
+/// Returns a command that only shards have.
+pub(crate) fn of_shards(name: &str) -> Option<&'static Row> {
+    OF_SHARDS.iter().find(|(info, ..)| info.name == name)
+}
+
+pub(crate) fn commands() -> impl Iterator<Item = &'static CommandInfo> {
+    COMMANDS.iter().map(|(info, ..)| info)
 }
 
 /// Returns the command of this name, and its code.
-pub fn find(name: &str) -> Option<&'static (CommandInfo, Run)> {
-    COMMANDS.binary_search_by(|(info, _)| info.name.cmp(name)).ok().and_then(|index| COMMANDS.get(index))
+pub(crate) fn find(name: &str) -> Option<&'static Row> {
+    COMMANDS.binary_search_by(|(info, ..)| info.name.cmp(name)).ok().and_then(|index| COMMANDS.get(index))
 }
 
 /// Returns what is known of the command of this name.
-pub fn info(name: &str) -> Option<&'static CommandInfo> {
-    find(name).map(|(info, _)| info)
+pub(crate) fn info(name: &str) -> Option<&'static CommandInfo> {
+    find(name).map(|(info, ..)| info)
 }
 
 #[cfg(test)]

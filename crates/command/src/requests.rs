@@ -9,13 +9,16 @@ use arbor_protocol::log::{Log, events};
 use arbor_protocol::metrics::Metrics;
 use arbor_protocol::transport::{After, Place};
 use arbor_query::Database;
-use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, unpacked_bytes};
+use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, frame_length, unpacked_bytes};
 
 use crate::cmd::diagnostics::hello;
 use crate::commands::{Host, Options};
 use crate::connection::{LastWrite, Stream, Waiting};
 use crate::execution::{Done, Incoming};
 use crate::{Commands, Connection, Error, Parameters, place, registry};
+
+/// Longest message of a connection without a login, unpacked: no command that begins one is longer.
+const BYTES_BEFORE_LOGIN: usize = 16 << 10;
 
 /// Longest time that a compressed message waits for memory.
 const UNPACK_PATIENCE: Duration = Duration::from_secs(30);
@@ -35,19 +38,47 @@ impl Commands {
 
     /// Returns the thread on which a frame is to run. With fail points everything may block.
     pub fn place(&self, connection: &Connection, frame: &[u8]) -> Place {
+        let follows = || self.several.handle().is_some() && !self.is_primary();
         match connection.idle_cursor {
-            _ if self.parameters.test_commands() || self.reads_may_wait() => Place::Blocking,
+            // Reads may wait for what other members have.
+            _ if follows() => Place::Blocking,
+            _ if self.parameters.test_commands() || self.reads_may_wait() || self.profiler.is_active() => {
+                Place::Blocking
+            }
             Some(cursor) if place::is_get_more(frame, cursor) => Place::Inline,
             _ => place::of_frame(frame),
         }
     }
 
+    /// Returns the length of the longest frame that a connection may send now.
+    pub fn frame_bytes_max(&self, connection: &Connection) -> usize {
+        if self.is_before_login(connection) { BYTES_BEFORE_LOGIN } else { usize::MAX }
+    }
+
+    /// Returns how long a connection may take until its next message is there; None: any time. Monitoring connections of clients never
+    /// log in, and are silent between two heartbeats.
+    pub fn silence_max(&self, connection: &Connection) -> Option<Duration> {
+        if !self.is_before_login(connection) {
+            return None;
+        }
+        let parameter = if connection.has_spoken() { "idleBeforeLoginTimeoutSecs" } else { "firstMessageTimeoutSecs" };
+        let seconds = self.parameters.int(parameter).and_then(|seconds| u64::try_from(seconds).ok());
+        seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
+
+    fn is_before_login(&self, connection: &Connection) -> bool {
+        self.accounts.enabled && connection.login.user.is_none()
+    }
+
     /// Answers one frame: appends the reply frame to `out`, or nothing.
     pub fn handle(&self, connection: &mut Connection, frame: &[u8], out: &mut Vec<u8>) -> After {
         // a short frame may unpack to a long message
+        if self.is_before_login(connection) && unpacked_bytes(frame) > BYTES_BEFORE_LOGIN {
+            return self.close_unread(connection, "too long before a login");
+        }
         let mut memory = memory::process().reservation(Class::Message);
         if !memory.wait_for_all(unpacked_bytes(frame), UNPACK_PATIENCE) {
-            return self.close_without_memory(connection);
+            return self.close_unread(connection, "no memory to unpack it");
         }
         let mut scratch = std::mem::take(&mut connection.scratch);
         let after = match decode(frame, &mut scratch, Limits::default()).and_then(Request::into_command) {
@@ -102,16 +133,27 @@ impl Commands {
         }
     }
 
-    fn close_without_memory(&self, connection: &Connection) -> After {
-        let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
-        self.log.info(events::BAD_FRAME, &connection.name, attributes.with("error", "no memory to unpack it"));
+    /// Replies to a request, of which only the beginning was received, that it is larger than `bytes_max`, the memory for messages.
+    /// A message other than OP_MSG closes the connection: whether it expects a reply is not known yet, or it expects none.
+    pub fn too_large(&self, connection: &mut Connection, head: &[u8], bytes_max: u64, out: &mut Vec<u8>) -> After {
+        let length = frame_length(head).ok().flatten().unwrap_or_default();
+        let text = format!("a message of {length} bytes is larger than the memory for messages, {bytes_max} bytes");
+        let Some(reply_to) = ReplyTo::of_beginning(head) else { return self.close_unread(connection, &text) };
+        let error = Error::new(Code::EXCEEDED_MEMORY_LIMIT, text);
+        reply_to.encode(connection.next_reply_id(), error.to_reply().as_doc(), out);
+        After::Continue
+    }
+
+    fn close_unread(&self, connection: &Connection, reason: &str) -> After {
+        let attributes = DocBuf::new().with("remote", &connection.peer.client());
+        self.log.info(events::BAD_FRAME, &connection.name, attributes.with("error", reason));
         After::Close
     }
 
     fn refuse(&self, connection: &mut Connection, error: &WireError, out: &mut Vec<u8>) -> After {
         match error {
             WireError::Close(fault) => {
-                let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+                let attributes = DocBuf::new().with("remote", &connection.peer.client());
                 self.log.info(events::BAD_FRAME, &connection.name, attributes.with("error", &fault.to_string()));
                 After::Close
             }

@@ -1,64 +1,212 @@
-//! The slow query log: one line per request that took longer than the threshold, in MongoDB's layout.
+//! An operation that ended, in MongoDB's layouts: as a line of the slow query log, and as a document of the profiler.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_base::work;
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
-use arbor_protocol::log::events;
-use arbor_query::ShapeHash;
+use arbor_protocol::log::{events, now_ms};
+use arbor_protocol::metrics::{Class, Kind};
+use arbor_protocol::{CommandInfo, Runs};
+use arbor_query::{ShapeHash, summary};
 use arbor_wire::Form;
 
 use crate::call::Plan;
-use crate::execution::Incoming;
-use crate::{Commands, Connection, Error};
+use crate::execution::{Incoming, kind_name};
+use crate::profiler::Verdict;
+use crate::{Commands, Connection, Error, usage};
+
+/// An operation that ended.
+pub(crate) struct Ended<'e> {
+    pub info: &'static CommandInfo,
+    pub request: &'e Incoming<'e>,
+    pub took: Duration,
+    pub plan: &'e Plan,
+    pub reply: &'e DocBuf,
+    pub error: Option<&'e Error>,
+    /// See [`cpu_nanos`].
+    pub cpu_begun: Option<u64>,
+}
+
+/// Returns the CPU time of this thread so far. None: the command is answered from memory, where asking would cost more.
+pub(crate) fn cpu_nanos(info: &CommandInfo, body: Doc<'_>) -> Option<u64> {
+    let by_id = || matches!(body.get("filter"), Some(ValueRef::Document(filter)) if filter.get("_id").is_some());
+    let asks = info.runs == Runs::Blocking || info.runs == Runs::InlineById && !by_id();
+    asks.then(|| {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    })
+}
 
 impl Commands {
-    pub(crate) fn log_if_slow(
-        &self,
-        connection: &Connection,
-        request: &Incoming<'_>,
-        took: Duration,
-        plan: &Plan,
-        reply_bytes: usize,
-        error: Option<&Error>,
-    ) {
-        let slow_ms = self.slow_ms.load(Ordering::Relaxed);
-        if slow_ms < 0 || took.as_millis() < slow_ms as u128 {
-            return;
+    /// Counts an operation, and logs or records it if that is asked for.
+    pub(crate) fn note_ended(&self, connection: &Connection, ended: &Ended<'_>) {
+        self.metrics.work.add(&work::done());
+        if ended.error.is_some_and(|error| error.code == Code::MAX_TIME_MS_EXPIRED) {
+            self.metrics.timed_out.add(1);
         }
-        if self.options.slow_sample_rate < 1.0 && rand::random::<f64>() >= self.options.slow_sample_rate {
-            return;
+        let shown = || ended.profile(connection);
+        let db = ended.request.db;
+        let took_ms = if ended.info.is_waiting() { 0 } else { ended.took.as_millis() };
+        let Verdict { logged, recorded } = self.profiler.judge(db, took_ms, shown);
+        if logged {
+            self.log.info(events::SLOW_QUERY, &connection.name, ended.log_attributes(connection));
         }
-        let mut attributes = DocBuf::new().with("type", "command").with("isFromUserConnection", true);
-        let collection = match request.body.first() {
-            Some((_, ValueRef::String(collection))) => collection,
-            _ => "$cmd",
-        };
-        attributes.append("ns", &format!("{}.{collection}", request.db));
+        if recorded {
+            self.record(db, &ended.profile(connection));
+        }
+    }
+}
+
+impl Ended<'_> {
+    fn namespace(&self) -> String {
+        let collection = usage::collection_of(self.request.body).unwrap_or("$cmd");
+        format!("{}.{collection}", self.request.db)
+    }
+
+    /// MongoDB's name of the kind of operation.
+    fn kind(&self) -> &'static str {
+        kind_name(self.info.kind)
+    }
+
+    fn protocol(&self) -> &'static str {
+        match self.request.reply_to.form {
+            Form::Message { .. } => "op_msg",
+            _ => "op_query",
+        }
+    }
+
+    fn log_attributes(&self, connection: &Connection) -> DocBuf {
+        let mut doc = DocBuf::new().with("type", "command").with("isFromUserConnection", true);
+        doc.append("ns", &self.namespace());
         if let Some(name) = connection.slot.app_name() {
-            attributes.append("appName", &name);
+            doc.append("appName", &name);
         }
-        attributes.append("command", &shortened(request.body));
-        if plan.cursor_id != 0 {
-            attributes.append("cursorid", plan.cursor_id);
+        doc.append("command", &shortened(self.request.body));
+        if let Some(line) = summary::line() {
+            doc.append("planSummary", &line);
         }
-        if let Some(returned) = plan.returned {
-            attributes.append("nreturned", returned as i64);
+        self.append_work(&mut doc);
+        doc.append("reslen", self.reply.as_bytes().len() as i32);
+        self.append_costs(&mut doc);
+        doc.append("remote", &connection.peer.client());
+        doc.append("protocol", self.protocol()).append("durationMillis", self.took.as_millis() as i64);
+        doc
+    }
+
+    /// The document for `system.profile`.
+    fn profile(&self, connection: &Connection) -> DocBuf {
+        let mut doc = DocBuf::new().with("op", self.kind()).with("ns", &self.namespace());
+        doc.append("command", &self.statement());
+        if self.info.kind == Kind::GetMore {
+            let about = usage::collection_of(self.request.body).unwrap_or_default();
+            doc.append("originatingCommand", &DocBuf::new().with("getMore", about));
         }
-        if let Some(error) = error {
-            attributes.append("errMsg", &error.message).append("errName", &*error.code.name());
-            attributes.append("errCode", error.code.0);
+        self.append_work(&mut doc);
+        self.append_costs(&mut doc);
+        doc.append("responseLength", self.reply.as_bytes().len() as i32).append("protocol", self.protocol());
+        doc.append("millis", self.took.as_millis().min(i32::MAX as u128) as i32);
+        if let Some(line) = summary::line() {
+            doc.append("planSummary", &line);
         }
-        if let Some(shape) = shape_of(request.body) {
-            attributes.append("queryHash", &shape).append("planCacheShapeHash", &shape);
+        if let Some(stages) = summary::take_execution() {
+            doc.append("execStats", &stages);
         }
-        attributes.append("numYields", 0i32).append("reslen", reply_bytes as i32);
-        attributes.append("remote", &connection.peer.remote.to_string());
-        let message = matches!(request.reply_to.form, Form::Message { .. });
-        attributes.append("protocol", if message { "op_msg" } else { "op_query" });
-        attributes.append("durationMillis", took.as_millis() as i64);
-        self.log.info(events::SLOW_QUERY, &connection.name, attributes);
+        doc.append("ts", ValueRef::DateTime(now_ms())).append("client", &connection.peer.remote.ip().to_string());
+        doc.append("appName", &connection.slot.app_name().unwrap_or_default());
+        doc.with("allUsers", &ArrayBuf::new()).with("user", "")
+    }
+
+    /// Returns the command, or of a write of one statement that statement, as MongoDB records it.
+    fn statement(&self) -> DocBuf {
+        let list = match self.info.kind {
+            Kind::Update => "updates",
+            Kind::Delete => "deletes",
+            _ => return shortened(self.request.body),
+        };
+        let sequence = self.request.sequences.iter().find(|sequence| sequence.name == list);
+        let first_two: Vec<Doc<'_>> = match (sequence, self.request.body.get(list)) {
+            (Some(sequence), _) => sequence.iter().take(2).collect(),
+            (None, Some(ValueRef::Array(statements))) => {
+                let documents = statements.iter().take(2).filter_map(|statement| match statement {
+                    ValueRef::Document(statement) => Some(statement),
+                    _ => None,
+                });
+                documents.collect()
+            }
+            _ => Vec::new(),
+        };
+        match first_two.as_slice() {
+            [only] => shortened(*only),
+            _ => shortened(self.request.body),
+        }
+    }
+
+    /// Appends what the operation examined, found and changed.
+    fn append_work(&self, doc: &mut DocBuf) {
+        let work = work::done();
+        if self.plan.cursor_id != 0 {
+            doc.append("cursorid", self.plan.cursor_id);
+        }
+        if self.info.class != Class::Command {
+            doc.append("keysExamined", work.keys_examined as i64);
+            doc.append("docsExamined", work.documents_examined as i64);
+        }
+        if work.sorted {
+            doc.append("hasSortStage", true);
+        }
+        if work.spills > 0 {
+            doc.append("usedDisk", true);
+        }
+        if let Some(returned) = self.plan.returned {
+            if self.plan.cursor_id == 0 && matches!(self.info.kind, Kind::Query | Kind::GetMore) {
+                doc.append("cursorExhausted", true);
+            }
+            doc.append("nreturned", returned as i64);
+        }
+        let reply = self.reply.as_doc();
+        let changes: &[(&str, &str)] = match self.info.kind {
+            Kind::Insert => &[("n", "ninserted")],
+            Kind::Update => &[("n", "nMatched"), ("nModified", "nModified")],
+            Kind::Delete => &[("n", "ndeleted")],
+            _ => &[],
+        };
+        for (of, name) in changes {
+            if let Some(count) = reply.get(of).and_then(|count| count.as_number()).map(|count| count.to_f64() as i64) {
+                doc.append(name, count);
+            }
+        }
+        for (count, name) in [(work.keys_inserted, "keysInserted"), (work.keys_deleted, "keysDeleted")] {
+            if count > 0 {
+                doc.append(name, count as i64);
+            }
+        }
+        if work.write_conflicts > 0 {
+            doc.append("writeConflicts", work.write_conflicts as i64);
+        }
+        if let Some(error) = self.error {
+            doc.append("errMsg", &error.message).append("errName", &*error.code.name());
+            doc.append("errCode", error.code.0);
+        }
+        if let Some(shape) = shape_of(self.request.body) {
+            doc.append("queryHash", &shape).append("planCacheShapeHash", &shape).append("queryFramework", "classic");
+        }
+        doc.append("numYields", 0i32);
+    }
+
+    /// Appends what the operation took. There are no locks that it could have waited for.
+    fn append_costs(&self, doc: &mut DocBuf) {
+        let work = work::done();
+        doc.append("locks", &DocBuf::new());
+        let mut storage = DocBuf::new();
+        if work.reads > 0 {
+            let data = DocBuf::new().with("bytesRead", work.read_bytes as i64);
+            storage.append("data", &data.with("timeReadingMicros", work.read_micros as i64));
+        }
+        doc.append("storage", &storage);
+        if let (Some(begun), Some(now)) = (self.cpu_begun, cpu_nanos(self.info, self.request.body)) {
+            doc.append("cpuNanos", now.saturating_sub(begun) as i64);
+        }
     }
 }
 

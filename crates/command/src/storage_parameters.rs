@@ -60,17 +60,17 @@ static ROWS: &[(&str, Steers)] = &[
 ];
 
 /// Returns true if a name belongs to this file. `ENGINE.NAME` does, whether or not the engine accepts it.
-pub fn is_one(name: &str) -> bool {
+pub(crate) fn is_one(name: &str) -> bool {
     name.contains('.') || ROWS.iter().any(|(known, _)| *known == name)
 }
 
 /// The parameters over what they steer.
 #[derive(Clone, Copy)]
-pub struct StorageParameters<'t>(pub &'t Transactions);
+pub(crate) struct StorageParameters<'t>(pub &'t Transactions);
 
 impl StorageParameters<'_> {
     /// Returns a parameter's value. `None`: no such parameter exists, or its engine is not open.
-    pub fn get(self, name: &str) -> Option<Value> {
+    pub(crate) fn get(self, name: &str) -> Option<Value> {
         let Some((_, steers)) = ROWS.iter().find(|(known, _)| *known == name) else {
             return name.contains('.').then(|| self.0.engine().parameter(name).map(value_of))?;
         };
@@ -89,12 +89,12 @@ impl StorageParameters<'_> {
     }
 
     /// Those of the table that have a value.
-    pub fn all(self) -> Vec<(&'static str, Value)> {
+    pub(crate) fn all(self) -> Vec<(&'static str, Value)> {
         ROWS.iter().filter_map(|(name, _)| Some((*name, self.get(name)?))).collect()
     }
 
     /// Answers the value before, where there was one.
-    pub fn set(self, name: &str, value: ValueRef<'_>) -> Result<Option<Value>> {
+    pub(crate) fn set(self, name: &str, value: ValueRef<'_>) -> Result<Option<Value>> {
         let before = self.get(name);
         let Some((_, steers)) = ROWS.iter().find(|(known, _)| *known == name) else {
             self.require_engine(name)?;
@@ -124,7 +124,7 @@ impl StorageParameters<'_> {
 
     /// Like [`StorageParameters::set`], for what was given at the start; answers why it has no effect. An engine that is
     /// not open is no error then: old configurations name any.
-    pub fn set_at_start(self, name: &str, text: &str) -> Result<Option<String>> {
+    pub(crate) fn set_at_start(self, name: &str, text: &str) -> Result<Option<String>> {
         if let Some(engine) = self.closed_engine(name) {
             return Ok(Some(format!("the storage engine {engine} is not open")));
         }
@@ -173,7 +173,7 @@ impl StorageParameters<'_> {
     }
 }
 
-pub fn unknown(name: &str) -> Error {
+pub(crate) fn unknown(name: &str) -> Error {
     let text = format!("attempted to set unrecognized parameter [{name}], use help:true to see options");
     Error::new(Code::INVALID_OPTIONS, text)
 }

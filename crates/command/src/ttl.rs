@@ -35,6 +35,9 @@ impl Commands {
         if self.replication.as_ref().is_some_and(|replication| !replication.is_primary()) {
             return;
         }
+        if self.write_block.is_locked() {
+            return;
+        }
         let now = now_ms();
         let mut jobs = self.ttl_jobs();
         while !jobs.is_empty() {

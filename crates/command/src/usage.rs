@@ -17,11 +17,11 @@ const BUCKETS: usize = 38;
 
 /// By namespace: collections that were used and are still there.
 #[derive(Default)]
-pub struct Usages {
+pub(crate) struct Usages {
     collections: RwLock<BTreeMap<String, Arc<Usage>>>,
 }
 
-pub struct Usage {
+pub(crate) struct Usage {
     namespace: String,
     /// The collection was dropped or renamed; connections let go of this.
     is_over: AtomicBool,
@@ -42,14 +42,14 @@ struct Latencies {
 
 /// One command's usage: kind, latency class, time.
 #[derive(Clone, Copy, Debug)]
-pub struct Use {
+pub(crate) struct Use {
     pub kind: Kind,
     pub class: Class,
     pub took: Duration,
 }
 
 /// The collection that a command works on, by its body.
-pub fn collection_of<'b>(body: Doc<'b>) -> Option<&'b str> {
+pub(crate) fn collection_of<'b>(body: Doc<'b>) -> Option<&'b str> {
     let (name, value) = body.first()?;
     match if name == "getMore" { body.get("collection")? } else { value } {
         ValueRef::String(collection) => Some(collection),
@@ -59,7 +59,7 @@ pub fn collection_of<'b>(body: Doc<'b>) -> Option<&'b str> {
 
 impl Usages {
     /// Counts a command; `last` is what the connection used before. Only collections that exist are counted.
-    pub fn record(&self, last: &mut Option<Arc<Usage>>, store: &Store, db: &str, collection: &str, used: Use) {
+    pub(crate) fn record(&self, last: &mut Option<Arc<Usage>>, store: &Store, db: &str, collection: &str, used: Use) {
         if !last.as_ref().is_some_and(|last| last.is_of(db, collection)) {
             *last = self.find(store, db, collection);
         }
@@ -78,16 +78,16 @@ impl Usages {
         Some(collections.entry(name.clone()).or_insert_with(|| Arc::new(Usage::new(name))).clone())
     }
 
-    pub fn of(&self, namespace: &str) -> Option<Arc<Usage>> {
+    pub(crate) fn of(&self, namespace: &str) -> Option<Arc<Usage>> {
         self.collections.read().get(namespace).cloned()
     }
 
     /// A collection was dropped or has another name.
-    pub fn forget(&self, namespace: &str) {
+    pub(crate) fn forget(&self, namespace: &str) {
         self.forget_where(|name| name == namespace);
     }
 
-    pub fn forget_database(&self, db: &str) {
+    pub(crate) fn forget_database(&self, db: &str) {
         self.forget_where(|name| name.split_once('.').is_some_and(|(own, _)| own == db));
     }
 
@@ -103,7 +103,7 @@ impl Usages {
     }
 
     /// `top.totals`.
-    pub fn totals(&self) -> DocBuf {
+    pub(crate) fn totals(&self) -> DocBuf {
         let mut totals = DocBuf::new().with("note", "all times in microseconds");
         for (name, usage) in self.collections.read().iter() {
             totals.append(name, &usage.to_doc());
@@ -174,7 +174,7 @@ impl Usage {
     }
 
     /// `latencyStats` of `$collStats`.
-    pub fn latencies(&self, histograms: bool) -> DocBuf {
+    pub(crate) fn latencies(&self, histograms: bool) -> DocBuf {
         let mut doc = DocBuf::new();
         for (name, class) in ["reads", "writes", "commands"].iter().zip(&self.classes) {
             doc.append(name, &class.to_doc(histograms));
@@ -184,7 +184,7 @@ impl Usage {
 }
 
 /// Returns `latencyStats` of a collection without usage.
-pub fn no_latencies(histograms: bool) -> DocBuf {
+pub(crate) fn no_latencies(histograms: bool) -> DocBuf {
     Usage::new(String::new()).latencies(histograms)
 }
 

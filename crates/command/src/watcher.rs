@@ -10,26 +10,26 @@ use arbor_store::{BuildSettings, Phase, Watch};
 use crate::call::Call;
 use crate::{Commands, Result};
 
-pub struct Watcher<'c> {
+pub(crate) struct Watcher<'c> {
     pub server: &'c Commands,
     pub interrupt: &'c Interrupt,
     pub slot: &'c Slot,
 }
 
 impl<'c> Watcher<'c> {
-    pub fn of(call: &'c Call<'_>) -> Watcher<'c> {
+    pub(crate) fn of(call: &'c Call<'_>) -> Watcher<'c> {
         Watcher { server: call.server, interrupt: &call.interrupt, slot: &call.connection.slot }
     }
 
     /// Returns the settings for index builds.
-    pub fn build_settings(&self) -> BuildSettings<'_> {
+    pub(crate) fn build_settings(&self) -> BuildSettings<'_> {
         let megabytes = self.server.parameters.int(MEMORY_PARAMETER).unwrap_or(200);
         let memory_bytes = (megabytes.clamp(MEGABYTES_MIN, MEGABYTES_MAX) as usize) << 20;
         BuildSettings { memory_bytes, watch: self }
     }
 
     /// Converts the error of a watched change: its abort may mean that the time limit has expired.
-    pub fn explained<T>(&self, outcome: arbor_store::Result<T>) -> Result<T> {
+    pub(crate) fn explained<T>(&self, outcome: arbor_store::Result<T>) -> Result<T> {
         if let Err(arbor_store::Error::Interrupted) = outcome {
             self.interrupt.check()?;
         }
@@ -56,6 +56,7 @@ impl Watch for Watcher<'_> {
             Phase::Copying => "Storage engine: copying rows",
             Phase::Scanning => "Index Build: scanning collection",
             Phase::Loading => "Index Build: inserting keys from external sorter into index",
+            Phase::AwaitingMembers => "Index Build: waiting for the other members of the set",
             Phase::CatchingUp => "Index Build: draining writes received during build",
         };
         self.slot.set_progress(message, done, total);

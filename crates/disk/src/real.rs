@@ -6,7 +6,9 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use arbor_base::work;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
@@ -143,7 +145,7 @@ impl File for RealFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let mut done = 0;
+        let (mut done, begun) = (0, Instant::now());
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match self.file.read_at(rest, offset + done as u64) {
                 Ok(0) => break,
@@ -152,6 +154,11 @@ impl File for RealFile {
                 Err(e) => return Err(self.failed("read")(e)),
             }
         }
+        work::note(|work| {
+            work.reads += 1;
+            work.read_bytes += done as u64;
+            work.read_micros += begun.elapsed().as_micros() as u64;
+        });
         Ok(done)
     }
 

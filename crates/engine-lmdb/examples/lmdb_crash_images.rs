@@ -7,17 +7,20 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default| arguments.next().map_or(default, |text| text.parse::<u64>().expect("a number"));
     let (count, first) = (number(10_000), number(0));
-    let (mut done, mut seed) = (0, first);
-    while done < count {
+    let (mut done, mut seed) = (images::Checked::default(), first);
+    while done.images < count {
         let replay = Replay { seed };
-        done += images::run(seed, (count - done).min(20));
+        done += images::run(seed, (count - done.images).min(20));
         std::mem::forget(replay);
         seed += 1;
         if seed % 50 == 0 {
-            eprintln!("{done} of {count} images, last seed {seed}");
+            eprintln!("{} of {count} images, last seed {seed}", done.images);
         }
     }
-    println!("{done} crash images opened at their checkpoint (seeds {first}..{seed})");
+    let images::Checked { images, on_full_disk } = done;
+    println!(
+        "{images} crash images opened at their checkpoint, {on_full_disk} of them of full disks (seeds {first}..{seed})"
+    );
 }
 
 /// Says on a panic how to run the history again.

@@ -16,15 +16,15 @@ pub(crate) struct Requests {
 }
 
 impl Alarm {
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         self.0.change(|requests| requests.sweep = true);
     }
 
-    pub fn checkpoint(&self) {
+    pub(crate) fn checkpoint(&self) {
         self.0.change(|requests| requests.checkpoint = true);
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.0.change(|requests| requests.stop = true);
     }
 

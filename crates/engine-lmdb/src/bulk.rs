@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 4 << 20;
 
 type Row = (Vec<u8>, Vec<u8>);
 
-pub fn load(core: &Core, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
+pub(crate) fn load(core: &Core, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
     let content = core.edit(|edit| {
         limits::check_empty(tree, edit.tree(tree)?.keys)?;
         let content = edit.new_content()?;

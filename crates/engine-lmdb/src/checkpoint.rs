@@ -33,7 +33,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use arbor_base::Position;
+use arbor_base::{Fields, Position};
 use arbor_engine::{Error, Result};
 
 use crate::directory::Directory;
@@ -44,8 +44,7 @@ const FILE_NEW: &str = "checkpoint.new";
 const MAGIC: [u8; 8] = *b"ArborLM1";
 const FORMAT_VERSION: u32 = 1;
 const META_BYTES: usize = 152;
-const COUNTED: usize = 32 + META_BYTES;
-const FILE_BYTES: usize = COUNTED + 4 + 4;
+const FILE_BYTES: usize = 32 + META_BYTES + 4 + 4;
 
 const LMDB_MAGIC: u32 = 0xBEEF_C0DE;
 /// `P_META` of mdb.c.
@@ -53,7 +52,7 @@ const META_PAGE_FLAG: u16 = 0x08;
 
 /// One checkpointed state.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     pub page_bytes: u32,
     pub position: Position,
     pub txn_id: u64,
@@ -64,7 +63,7 @@ pub struct Checkpoint {
 
 /// The root page of a tree, and how many pages are on the way from it to a leaf, both included.
 #[derive(Clone, Copy, Debug)]
-pub struct Root {
+pub(crate) struct Root {
     pub page: u64,
     pub depth: u16,
 }
@@ -79,7 +78,7 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 
 impl Checkpoint {
     /// Copies the meta page of a committed state. Requires that no later state but one was committed since.
-    pub fn of_state(
+    pub(crate) fn of_state(
         data: &File,
         page_bytes: usize,
         txn_id: u64,
@@ -99,30 +98,38 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Returns the beginning of a meta page: its number, its flags, and the state.
+    fn meta_page(&self, number: u64) -> Vec<u8> {
+        let mut flags = Fields::new(&self.meta);
+        let kept = flags.bytes(8).and_then(|_| flags.bytes(2)).unwrap_or_default();
+        let state = flags.bytes(2).map(|_| flags.rest()).unwrap_or_default();
+        [&number.to_le_bytes(), kept, &META_PAGE_FLAG.to_le_bytes(), state].concat()
+    }
+
     fn meta_txn_id(&self) -> u64 {
         u64_at(&self.meta, 144)
     }
 
-    pub fn pages(&self) -> u64 {
+    pub(crate) fn pages(&self) -> u64 {
         u64_at(&self.meta, 136) + 1
     }
 
     /// The free list, and the database of all rows (`mm_dbs`: depth at 6, root at 40 of 48 bytes each).
-    pub fn roots(&self) -> [Root; 2] {
+    pub(crate) fn roots(&self) -> [Root; 2] {
         [40, 88].map(|at| Root { page: u64_at(&self.meta, at + 40), depth: (u64_at(&self.meta, at) >> 48) as u16 })
     }
 
-    fn encode(&self) -> [u8; FILE_BYTES] {
-        let mut bytes = [0; FILE_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.page_bytes.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.position.0.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.txn_id.to_le_bytes());
-        bytes[32..32 + META_BYTES].copy_from_slice(&self.meta);
-        bytes[COUNTED] = u8::from(self.counted);
-        let sum = crc32c::crc32c(&bytes[..FILE_BYTES - 4]);
-        bytes[FILE_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(FILE_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.page_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.position.0.to_le_bytes());
+        bytes.extend_from_slice(&self.txn_id.to_le_bytes());
+        bytes.extend_from_slice(&self.meta);
+        bytes.extend_from_slice(&u32::from(self.counted).to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        assert!(bytes.len() == FILE_BYTES, "the file has one length: {}", bytes.len());
         bytes
     }
 
@@ -139,17 +146,23 @@ impl Checkpoint {
         }
         let bytes: &[u8; FILE_BYTES] =
             bytes.try_into().map_err(|_| cannot(format!("{} bytes instead of {FILE_BYTES}", bytes.len())))?;
-        if crc32c::crc32c(&bytes[..FILE_BYTES - 4]) != u32_at(bytes, FILE_BYTES - 4) {
+        let (summed, sum) = bytes.split_last_chunk::<4>().expect("the checksum is a part of the file's bytes");
+        if crc32c::crc32c(summed) != u32::from_le_bytes(*sum) {
             return Err(Error::Corrupt { place: path.display().to_string(), context: "checksum".to_owned() });
         }
-        let mut meta = [0; META_BYTES];
-        meta.copy_from_slice(&bytes[32..32 + META_BYTES]);
-        let (position, txn_id) = (Position(u64_at(bytes, 16)), u64_at(bytes, 24));
-        let counted = bytes[COUNTED] == 1;
-        Ok(Checkpoint { page_bytes: u32_at(bytes, 12), position, txn_id, counted, meta })
+        Ok(Checkpoint::of_fields(Fields::new(summed)).expect("the fields are as long as the file without its checksum"))
     }
 
-    pub fn load(dir: &Path) -> Result<Checkpoint> {
+    fn of_fields(mut fields: Fields<'_>) -> Option<Checkpoint> {
+        fields.bytes(MAGIC.len() + size_of_val(&FORMAT_VERSION))?;
+        let page_bytes = fields.u32()?;
+        let (position, txn_id) = (Position(fields.u64()?), fields.u64()?);
+        let meta = fields.array()?;
+        let counted = fields.u8()? == 1;
+        Some(Checkpoint { page_bytes, position, txn_id, counted, meta })
+    }
+
+    pub(crate) fn load(dir: &Path) -> Result<Checkpoint> {
         let path = dir.join(CHECKPOINT_FILE);
         let bytes = fs::read(&path).map_err(|e| io_error("read checkpoint.meta", e))?;
         Checkpoint::decode(&bytes, &path)
@@ -157,7 +170,7 @@ impl Checkpoint {
 
     /// Steps 3 of the module. An error before the rename leaves the file as it was (`OutOfSpace`); from the sync on the
     /// outcome is unknown (`Poisoned`).
-    pub fn save(&self, directory: &Directory) -> Result<()> {
+    pub(crate) fn save(&self, directory: &Directory) -> Result<()> {
         let new = directory.path.join(FILE_NEW);
         let mut file = File::create(&new).map_err(|e| io_error("create checkpoint.new", e))?;
         file.write_all(&self.encode()).map_err(|e| io_error("write checkpoint.new", e))?;
@@ -171,7 +184,7 @@ impl Checkpoint {
     }
 
     /// Writes the state's meta over both meta pages of the data file. Requires: LMDB does not have it open.
-    pub fn restore(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn restore(&self, dir: &Path) -> Result<()> {
         let path = dir.join(DATA_FILE);
         let data = OpenOptions::new().read(true).write(true).open(&path).map_err(|e| io_error("open data.mdb", e))?;
         // The file may end before the state's last page where that page is free. Reading beyond the end would kill the
@@ -181,9 +194,7 @@ impl Checkpoint {
             data.set_len(bytes).map_err(|e| io_error("extend data.mdb", e))?;
         }
         for page in 0..2u64 {
-            let mut image = self.meta;
-            image[..8].copy_from_slice(&page.to_le_bytes());
-            image[10..12].copy_from_slice(&META_PAGE_FLAG.to_le_bytes());
+            let image = self.meta_page(page);
             data.write_all_at(&image, page * u64::from(self.page_bytes)).map_err(|e| io_error("write meta page", e))?;
         }
         Ok(())
@@ -210,7 +221,7 @@ mod tests {
             assert!(matches!(changed(offset), Error::Corrupt { .. }), "offset {offset}");
         }
         assert!(matches!(changed(0), Error::CannotOpen { .. }));
-        let mut newer = good;
+        let mut newer = good.clone();
         newer[8] = 2;
         let text = Checkpoint::decode(&newer, path).unwrap_err().to_string();
         assert_eq!(text, "cannot open checkpoint.meta: written by a newer format (2; this version knows up to 1)");

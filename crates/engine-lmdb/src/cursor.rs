@@ -11,7 +11,7 @@ use crate::raw::{Cursor, Entry, Move, Txn};
 use crate::rows::layer_of;
 
 /// Invariant C1: while `value` is `Some`, the LMDB cursor is positioned on the row, which is in the content `here()`.
-pub struct LmdbCursor<'t> {
+pub(crate) struct LmdbCursor<'t> {
     cursor: Cursor<'t>,
     tree: Content,
     /// The layers entered, outermost first.
@@ -37,7 +37,7 @@ enum Direction {
 }
 
 impl<'t> LmdbCursor<'t> {
-    pub fn new(txn: &'t Txn, tree: Content) -> Result<LmdbCursor<'t>> {
+    pub(crate) fn new(txn: &'t Txn, tree: Content) -> Result<LmdbCursor<'t>> {
         let cursor = txn.cursor()?;
         Ok(LmdbCursor { cursor, tree, path: Vec::new(), short: &[], long: Vec::new(), value: None })
     }
@@ -83,7 +83,8 @@ impl<'t> LmdbCursor<'t> {
         self.long.clear();
         if !self.path.is_empty() {
             for layer in &self.path {
-                self.long.extend_from_slice(&layer.link.as_slice()[layer.chunk_at..][..CHUNK_BYTES]);
+                let chunk = layer.link.as_slice().get(layer.chunk_at..layer.chunk_at + CHUNK_BYTES);
+                self.long.extend_from_slice(chunk.expect("a link ends with a whole chunk"));
             }
             self.long.extend_from_slice(end);
         }

@@ -19,7 +19,7 @@ use crate::files::{self, CHECKPOINT_FILE, DATA_FILE};
 
 const CREATING: &str = "CREATING";
 
-pub struct Directory {
+pub(crate) struct Directory {
     pub path: PathBuf,
     /// The lock ends with the last handle; LMDB's environment holds one as well, since snapshots may outlive the engine.
     pub lock: Arc<File>,
@@ -29,7 +29,7 @@ pub struct Directory {
 
 /// State of the directory.
 #[derive(PartialEq, Debug)]
-pub enum Found {
+pub(crate) enum Found {
     New,
     Engine,
 }
@@ -39,7 +39,7 @@ fn io_error(context: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 impl Directory {
-    pub fn open(path: &Path) -> Result<Directory> {
+    pub(crate) fn open(path: &Path) -> Result<Directory> {
         let cannot = |reason: String| Error::CannotOpen { path: path.display().to_string(), reason };
         create_directory(path)?;
         let lock = File::create(path.join("LOCK")).map_err(|e| cannot(e.to_string()))?;
@@ -54,7 +54,7 @@ impl Directory {
     }
 
     /// Looks what is there and makes way for LMDB: an unfinished creation is removed, and so is the table of readers.
-    pub fn prepare(&self) -> Result<Found> {
+    pub(crate) fn prepare(&self) -> Result<Found> {
         let cannot =
             |reason: &str| Err(Error::CannotOpen { path: self.path.display().to_string(), reason: reason.to_owned() });
         let creating = self.has(CREATING)?;
@@ -73,13 +73,13 @@ impl Directory {
     }
 
     /// The creation is complete: the first checkpoint is durable.
-    pub fn created(&self) -> Result<()> {
+    pub(crate) fn created(&self) -> Result<()> {
         self.remove(CREATING)?;
         self.sync().map_err(io_error("sync the directory"))
     }
 
     /// Makes the names in the directory durable.
-    pub fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         self.handle.sync_all()
     }
 

@@ -14,7 +14,7 @@ use crate::records::{self, TreeRecord};
 use crate::rows;
 
 /// State the writer keeps in memory so that it need not ask LMDB. Guarded by the engine's writer mutex.
-pub struct WriterState {
+pub(crate) struct WriterState {
     pub trees: HashMap<TreeId, TreeRecord>,
     pub next_content: u64,
     pub applied: Position,
@@ -31,7 +31,7 @@ pub struct WriterState {
     newest: Option<Newest>,
 }
 
-pub struct Edit<'b> {
+pub(crate) struct Edit<'b> {
     pub txn: WriteTxn<'b>,
     env: &'b Env,
     writer: &'b mut WriterState,
@@ -53,7 +53,7 @@ struct Newest {
 const DELETED_PER_ROUND: usize = 1024;
 
 impl<'b> Edit<'b> {
-    pub fn begin(
+    pub(crate) fn begin(
         env: &'b Env,
         writer: &'b mut WriterState,
         updates: Option<&'b dyn UpdateFunction>,
@@ -67,7 +67,7 @@ impl<'b> Edit<'b> {
         Ok(Edit { txn, env, writer, updates, trees, next_content, applied, counted: false, pending_drops: false })
     }
 
-    pub fn apply(&mut self, batch: &Batch) -> Result<()> {
+    pub(crate) fn apply(&mut self, batch: &Batch) -> Result<()> {
         if batch.position <= self.applied {
             return Ok(());
         }
@@ -95,13 +95,13 @@ impl<'b> Edit<'b> {
         }
     }
 
-    pub fn tree(&self, tree: TreeId) -> Result<TreeRecord> {
+    pub(crate) fn tree(&self, tree: TreeId) -> Result<TreeRecord> {
         let known = self.trees.get(&tree).copied().unwrap_or_else(|| self.writer.trees.get(&tree).copied());
         known.ok_or(Error::UnknownTree(tree))
     }
 
     /// A new content with its head and fence; see [`keys`](crate::keys) for why they are written so.
-    pub fn new_content(&mut self) -> Result<Content> {
+    pub(crate) fn new_content(&mut self) -> Result<Content> {
         let content = Content(self.next_content);
         self.next_content += 1;
         let half = vec![0; inline_value_bytes_max(self.env.page_bytes(), content)];
@@ -138,7 +138,7 @@ impl<'b> Edit<'b> {
     }
 
     /// The tree's rows are from now on those of another content; the old one is dropped.
-    pub fn replace_content(&mut self, tree: TreeId, record: TreeRecord) -> Result<()> {
+    pub(crate) fn replace_content(&mut self, tree: TreeId, record: TreeRecord) -> Result<()> {
         self.mark_dropped(self.tree(tree)?.content)?;
         self.set_tree(tree, record)
     }
@@ -149,7 +149,7 @@ impl<'b> Edit<'b> {
         Ok(())
     }
 
-    pub fn mark_dropped(&mut self, content: Content) -> Result<()> {
+    pub(crate) fn mark_dropped(&mut self, content: Content) -> Result<()> {
         self.pending_drops = true;
         records::put_pending_drop(&mut self.txn, content)
     }
@@ -171,7 +171,7 @@ impl<'b> Edit<'b> {
     }
 
     /// Puts a row without counting it.
-    pub fn put_row(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
+    pub(crate) fn put_row(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
         rows::put(&mut self.txn, content, key, value, &mut self.next_content)
     }
 
@@ -218,7 +218,7 @@ impl<'b> Edit<'b> {
     }
 
     /// Writes the counts of the trees into their records.
-    pub fn put_counts(&mut self) -> Result<()> {
+    pub(crate) fn put_counts(&mut self) -> Result<()> {
         for tree in self.writer.uncounted.clone() {
             if let Ok(record) = self.tree(tree) {
                 records::put_tree(&mut self.txn, tree, &record)?;
@@ -229,7 +229,7 @@ impl<'b> Edit<'b> {
     }
 
     /// Returns true if there is dropped content to sweep.
-    pub fn commit(self) -> Result<bool> {
+    pub(crate) fn commit(self) -> Result<bool> {
         let Edit { mut txn, env, writer, trees, next_content, applied, counted, pending_drops, .. } = self;
         if next_content != writer.next_content {
             records::put_next_content(&mut txn, next_content)?;
@@ -254,12 +254,12 @@ impl<'b> Edit<'b> {
 }
 
 /// Number of the newest committed state.
-pub fn newest_state(env: &Env) -> Result<u64> {
+pub(crate) fn newest_state(env: &Env) -> Result<u64> {
     Ok(env.info()?.me_last_txnid as u64)
 }
 
 impl WriterState {
-    pub fn new(trees: HashMap<TreeId, TreeRecord>, next_content: u64, applied: Position) -> WriterState {
+    pub(crate) fn new(trees: HashMap<TreeId, TreeRecord>, next_content: u64, applied: Position) -> WriterState {
         let positions = Arc::new(Positions::new());
         WriterState {
             trees,
@@ -274,7 +274,7 @@ impl WriterState {
     }
 
     /// Moves on to the newest state.
-    pub fn move_to_newest(&mut self, env: &Arc<Env>) -> Result<()> {
+    pub(crate) fn move_to_newest(&mut self, env: &Arc<Env>) -> Result<()> {
         let txn = match self.newest.take() {
             Some(Newest { mut txn, .. }) => {
                 txn.reset();
@@ -288,7 +288,7 @@ impl WriterState {
     }
 
     /// Moves on to the newest state and adds what its commit freed.
-    pub fn count_freed(&mut self, env: &Arc<Env>) -> Result<()> {
+    pub(crate) fn count_freed(&mut self, env: &Arc<Env>) -> Result<()> {
         self.move_to_newest(env)?;
         if let Some(Newest { txn, .. }) = &self.newest {
             self.freed_pages += txn.pages_freed_by(txn.id())?;
@@ -297,12 +297,12 @@ impl WriterState {
     }
 
     /// The newest state, for the readers of an environment that is dead.
-    pub fn take_newest(&mut self) -> Option<(ReadTxn, Position)> {
+    pub(crate) fn take_newest(&mut self) -> Option<(ReadTxn, Position)> {
         self.newest.take().map(|newest| (newest.txn, newest.position))
     }
 
     /// Recounts every tree.
-    pub fn recount(&mut self, txn: &Txn) -> Result<()> {
+    pub(crate) fn recount(&mut self, txn: &Txn) -> Result<()> {
         for (tree, record) in &mut self.trees {
             *record = TreeRecord::empty(record.content);
             let mut cursor = LmdbCursor::new(txn, record.content)?;

@@ -19,7 +19,7 @@ const SAMPLED_PAGES: usize = 8;
 /// States to try: the root of one is known while it is among the newest two.
 const STATES_TRIED: usize = 4;
 
-pub fn range(reader: &Reader, content: Content, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+pub(crate) fn range(reader: &Reader, content: Content, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
     let (counted, complete) = count(reader.txn(), content, from, to)?;
     if complete {
         return Ok(counted);
@@ -54,7 +54,7 @@ fn place(content: Content, key: &[u8]) -> StoredKey {
 }
 
 /// Leaf pages that hold rows of a content.
-pub fn leaf_pages(reader: &Reader, content: Content) -> Result<u64> {
+pub(crate) fn leaf_pages(reader: &Reader, content: Content) -> Result<u64> {
     Ok(judge(reader, &(content.rows(), content.fence()))?.leaf_pages)
 }
 

@@ -4,11 +4,11 @@ use std::io;
 
 use arbor_engine::Error;
 
-pub const CHECKPOINT_FILE: &str = "checkpoint.meta";
-pub const DATA_FILE: &str = "data.mdb";
+pub(crate) const CHECKPOINT_FILE: &str = "checkpoint.meta";
+pub(crate) const DATA_FILE: &str = "data.mdb";
 
 /// Converts an I/O error of a file.
-pub fn io_error(context: &str, source: io::Error) -> Error {
+pub(crate) fn io_error(context: &str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::OutOfSpace { context: format!("{context}: {source}") }

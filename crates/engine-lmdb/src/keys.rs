@@ -33,15 +33,15 @@
 //! deleted and the head shrinks, which merges nothing. `tests/space.rs` watches this.
 
 /// The longest part of a key that is stored in one LMDB key.
-pub const CHUNK_BYTES: usize = 500;
+pub(crate) const CHUNK_BYTES: usize = 500;
 
 /// Number of a content; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
-pub struct Content(pub u64);
+pub(crate) struct Content(pub u64);
 
 /// A stored key on the stack. The longest is 9 bytes of number, a chunk and the link's zero: 510 bytes.
 #[derive(Clone)]
-pub struct StoredKey {
+pub(crate) struct StoredKey {
     bytes: [u8; 511],
     length: usize,
 }
@@ -51,40 +51,43 @@ impl StoredKey {
         let mut key = StoredKey { bytes: [0; 511], length: 0 };
         let skipped = (number.leading_zeros() as usize / 8).min(7);
         key.push(&[8 - skipped as u8]);
-        key.push(&number.to_be_bytes()[skipped..]);
+        key.push(number.to_be_bytes().get(skipped..).unwrap_or_default());
         key
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        self.bytes[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        let end = self.length + bytes.len();
+        let free =
+            self.bytes.get_mut(self.length..end).expect("a chunk and its content's number fit into a key of LMDB");
+        free.copy_from_slice(bytes);
         self.length += bytes.len();
     }
 
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.length]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 
 impl Content {
-    pub fn head(self) -> StoredKey {
+    pub(crate) fn head(self) -> StoredKey {
         StoredKey::number(self.0 * 4)
     }
 
-    pub fn fence(self) -> StoredKey {
+    pub(crate) fn fence(self) -> StoredKey {
         StoredKey::number(self.0 * 4 + 2)
     }
 
-    pub fn wedge(self) -> StoredKey {
+    pub(crate) fn wedge(self) -> StoredKey {
         StoredKey::number(self.0 * 4 + 3)
     }
 
     /// Returns the prefix of all rows of this content; it also sorts before its first row.
-    pub fn rows(self) -> StoredKey {
+    pub(crate) fn rows(self) -> StoredKey {
         StoredKey::number(self.0 * 4 + 1)
     }
 
     /// The place of a key that fits in one chunk.
-    pub fn row(self, key: &[u8]) -> StoredKey {
+    pub(crate) fn row(self, key: &[u8]) -> StoredKey {
         debug_assert!(key.len() <= CHUNK_BYTES);
         let mut stored = self.rows();
         stored.push(key);
@@ -92,7 +95,7 @@ impl Content {
     }
 
     /// The place of the link of all longer keys that begin with this chunk.
-    pub fn link(self, chunk: &[u8]) -> StoredKey {
+    pub(crate) fn link(self, chunk: &[u8]) -> StoredKey {
         debug_assert_eq!(chunk.len(), CHUNK_BYTES);
         let mut stored = self.row(chunk);
         stored.push(&[0]);
@@ -102,7 +105,7 @@ impl Content {
 
 /// The part of a stored key after the prefix.
 #[derive(PartialEq, Debug)]
-pub enum Chunk<'a> {
+pub(crate) enum Chunk<'a> {
     /// The end of a key.
     Row(&'a [u8]),
     /// The first `CHUNK_BYTES` bytes of longer keys.
@@ -110,7 +113,7 @@ pub enum Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    pub fn of(chunk: &'a [u8]) -> Chunk<'a> {
+    pub(crate) fn of(chunk: &'a [u8]) -> Chunk<'a> {
         match chunk.split_at_checked(CHUNK_BYTES) {
             Some((link, [_])) => Chunk::Link(link),
             _ => Chunk::Row(chunk),

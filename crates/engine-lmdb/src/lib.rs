@@ -20,6 +20,9 @@
 //! - If the device fails while LMDB writes its meta page, LMDB begins no transaction any more until the engine is opened
 //!   again: writes are refused, reads see the state before that write ([`readers`]).
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
 mod alarm;
 mod bulk;
 mod checkpoint;

@@ -19,7 +19,7 @@ const SLOTS: usize = 256;
 /// No transaction has this number.
 const NONE: u64 = u64::MAX;
 
-pub struct Positions {
+pub(crate) struct Positions {
     slots: [Slot; SLOTS],
 }
 
@@ -29,24 +29,24 @@ struct Slot {
 }
 
 impl Positions {
-    pub fn new() -> Positions {
+    pub(crate) fn new() -> Positions {
         let empty = |_| Slot { txn_id: AtomicU64::new(NONE), position: AtomicU64::new(0) };
         Positions { slots: std::array::from_fn(empty) }
     }
 
     fn slot(&self, txn_id: u64) -> &Slot {
-        &self.slots[txn_id as usize % SLOTS]
+        self.slots.get(txn_id as usize % SLOTS).expect("a remainder is below its divisor")
     }
 
     /// Called by the writer only.
-    pub fn set(&self, txn_id: u64, position: Position) {
+    pub(crate) fn set(&self, txn_id: u64, position: Position) {
         let slot = self.slot(txn_id);
         slot.txn_id.store(NONE, Ordering::SeqCst);
         slot.position.store(position.0, Ordering::SeqCst);
         slot.txn_id.store(txn_id, Ordering::SeqCst);
     }
 
-    pub fn of(&self, txn_id: u64) -> Option<Position> {
+    pub(crate) fn of(&self, txn_id: u64) -> Option<Position> {
         let slot = self.slot(txn_id);
         let before = slot.txn_id.load(Ordering::SeqCst);
         let position = slot.position.load(Ordering::SeqCst);

@@ -21,10 +21,10 @@ mod error;
 mod pages;
 mod txn;
 
-pub use cursor::{Cursor, Entry, Move};
-pub use env::{Env, EnvOptions};
-pub use pages::{Page, Pages};
-pub use txn::{ReadTxn, Txn, WriteTxn};
+pub(crate) use cursor::{Cursor, Entry, Move};
+pub(crate) use env::{Env, EnvOptions};
+pub(crate) use pages::{Page, Pages};
+pub(crate) use txn::{ReadTxn, Txn, WriteTxn};
 
 /// Handle of LMDB's list of free pages, readable like a database.
 const FREE_DBI: lmdb_master_sys::MDB_dbi = 0;

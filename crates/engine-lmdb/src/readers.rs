@@ -21,7 +21,7 @@ const RESTING_MAX: usize = 32;
 /// Slots that rest at most, in all pools together; see `LmdbOptions::readers_max`.
 pub const RESTING_ALL_MAX: usize = SHARDS * RESTING_MAX;
 
-pub struct Readers {
+pub(crate) struct Readers {
     shards: Vec<Arc<Shard>>,
     last: Arc<OnceLock<LastState>>,
 }
@@ -34,13 +34,13 @@ struct Shard {
 
 /// The newest state of an environment that begins no transactions any more.
 #[derive(Clone)]
-pub struct LastState {
+pub(crate) struct LastState {
     txn: Arc<ReadTxn>,
     pub position: Position,
 }
 
 /// A read transaction: one of its own, which goes back to its pool when it is dropped, or the shared last one.
-pub struct Reader {
+pub(crate) struct Reader {
     /// `None` in `drop` only, or when `last` is there.
     own: Option<ReadTxn>,
     last: Option<LastState>,
@@ -48,20 +48,21 @@ pub struct Reader {
 }
 
 impl Readers {
-    pub fn new(env: &Arc<Env>) -> Readers {
+    pub(crate) fn new(env: &Arc<Env>) -> Readers {
         let last: Arc<OnceLock<LastState>> = Arc::default();
         let shard = || Arc::new(Shard { env: env.clone(), resting: Mutex::new(Vec::new()), last: last.clone() });
         Readers { shards: std::iter::repeat_with(shard).take(SHARDS).collect(), last }
     }
 
     /// Makes `txn` the state of all later readers that LMDB refuses to begin. Only the first call counts.
-    pub fn end_at(&self, txn: ReadTxn, position: Position) {
+    pub(crate) fn end_at(&self, txn: ReadTxn, position: Position) {
         let _first = self.last.set(LastState { txn: Arc::new(txn), position });
     }
 
     /// A reader of the newest state.
-    pub fn reader(&self) -> Result<Reader> {
-        Reader::of(&self.shards[arbor_base::thread_number() % SHARDS])
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        let shard = self.shards.get(arbor_base::thread_number() % SHARDS);
+        Reader::of(shard.expect("a remainder is below its divisor"))
     }
 }
 
@@ -81,21 +82,21 @@ impl Reader {
     }
 
     /// A reader of the state that is the newest now.
-    pub fn newer(&self) -> Result<Reader> {
+    pub(crate) fn newer(&self) -> Result<Reader> {
         Reader::of(&self.shard)
     }
 
-    pub fn page_bytes(&self) -> usize {
+    pub(crate) fn page_bytes(&self) -> usize {
         self.shard.env.page_bytes()
     }
 
-    pub fn txn(&self) -> &Txn {
+    pub(crate) fn txn(&self) -> &Txn {
         let last = || self.last.as_ref().map(|last| &*last.txn);
         self.own.as_ref().or_else(last).expect("a reader has its own transaction or the last one")
     }
 
     /// The position of the last state, if it is that one.
-    pub fn last_position(&self) -> Option<Position> {
+    pub(crate) fn last_position(&self) -> Option<Position> {
         self.last.as_ref().map(|last| last.position)
     }
 }

@@ -22,7 +22,7 @@ const LOADING: u8 = b'l';
 
 /// A decoded tree record.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TreeRecord {
+pub(crate) struct TreeRecord {
     pub content: Content,
     pub keys: u64,
     /// Bytes of keys and values.
@@ -30,9 +30,8 @@ pub struct TreeRecord {
 }
 
 fn key(letter: u8, number: u64) -> [u8; 10] {
-    let mut key = [0, letter, 0, 0, 0, 0, 0, 0, 0, 0];
-    key[2..].copy_from_slice(&number.to_be_bytes());
-    key
+    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+    [0, letter, a, b, c, d, e, f, g, h]
 }
 
 fn corrupt(place: &str) -> Error {
@@ -49,20 +48,20 @@ fn read_number(txn: &Txn, key: &[u8], place: &str) -> Result<u64> {
 }
 
 /// Returns the bytes of a record that always exists: a small value that is stored in a page.
-pub fn some_bytes(txn: &Txn) -> Result<&[u8]> {
+pub(crate) fn some_bytes(txn: &Txn) -> Result<&[u8]> {
     txn.get(&NEXT_CONTENT)?.ok_or_else(|| corrupt("next content"))
 }
 
-pub fn next_content(txn: &Txn) -> Result<u64> {
+pub(crate) fn next_content(txn: &Txn) -> Result<u64> {
     read_number(txn, &NEXT_CONTENT, "next content")
 }
 
-pub fn put_next_content(txn: &mut WriteTxn<'_>, next: u64) -> Result<()> {
+pub(crate) fn put_next_content(txn: &mut WriteTxn<'_>, next: u64) -> Result<()> {
     txn.put(&NEXT_CONTENT, &next.to_le_bytes()).map(drop)
 }
 
 impl TreeRecord {
-    pub fn empty(content: Content) -> TreeRecord {
+    pub(crate) fn empty(content: Content) -> TreeRecord {
         TreeRecord { content, keys: 0, bytes: 0 }
     }
 
@@ -72,28 +71,24 @@ impl TreeRecord {
         Ok(TreeRecord { content: Content(content), keys, bytes })
     }
 
-    fn encode(&self) -> [u8; 24] {
-        let mut value = [0; 24];
-        value[..8].copy_from_slice(&self.content.0.to_le_bytes());
-        value[8..16].copy_from_slice(&self.keys.to_le_bytes());
-        value[16..].copy_from_slice(&self.bytes.to_le_bytes());
-        value
+    fn encode(&self) -> Vec<u8> {
+        [self.content.0, self.keys, self.bytes].into_iter().flat_map(u64::to_le_bytes).collect()
     }
 }
 
-pub fn tree(txn: &Txn, tree: TreeId) -> Result<Option<TreeRecord>> {
+pub(crate) fn tree(txn: &Txn, tree: TreeId) -> Result<Option<TreeRecord>> {
     txn.get(&key(TREE, tree.0))?.map(TreeRecord::decode).transpose()
 }
 
-pub fn put_tree(txn: &mut WriteTxn<'_>, tree: TreeId, record: &TreeRecord) -> Result<()> {
+pub(crate) fn put_tree(txn: &mut WriteTxn<'_>, tree: TreeId, record: &TreeRecord) -> Result<()> {
     txn.put(&key(TREE, tree.0), &record.encode()).map(drop)
 }
 
-pub fn delete_tree(txn: &mut WriteTxn<'_>, tree: TreeId) -> Result<()> {
+pub(crate) fn delete_tree(txn: &mut WriteTxn<'_>, tree: TreeId) -> Result<()> {
     txn.delete(&key(TREE, tree.0)).map(drop)
 }
 
-pub fn trees(txn: &Txn) -> Result<HashMap<TreeId, TreeRecord>> {
+pub(crate) fn trees(txn: &Txn) -> Result<HashMap<TreeId, TreeRecord>> {
     let mut trees = HashMap::new();
     for_each(txn, TREE, |tree, value| {
         trees.insert(TreeId(tree), TreeRecord::decode(value)?);
@@ -102,27 +97,27 @@ pub fn trees(txn: &Txn) -> Result<HashMap<TreeId, TreeRecord>> {
     Ok(trees)
 }
 
-pub fn put_pending_drop(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
+pub(crate) fn put_pending_drop(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
     txn.put(&key(DOOMED, content.0), &[]).map(drop)
 }
 
-pub fn delete_pending_drop(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
+pub(crate) fn delete_pending_drop(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
     txn.delete(&key(DOOMED, content.0)).map(drop)
 }
 
-pub fn first_pending_drop(txn: &Txn) -> Result<Option<Content>> {
+pub(crate) fn first_pending_drop(txn: &Txn) -> Result<Option<Content>> {
     first(txn, DOOMED)
 }
 
-pub fn put_loading(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
+pub(crate) fn put_loading(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
     txn.put(&key(LOADING, content.0), &[]).map(drop)
 }
 
-pub fn delete_loading(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
+pub(crate) fn delete_loading(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
     txn.delete(&key(LOADING, content.0)).map(drop)
 }
 
-pub fn first_loading(txn: &Txn) -> Result<Option<Content>> {
+pub(crate) fn first_loading(txn: &Txn) -> Result<Option<Content>> {
     first(txn, LOADING)
 }
 

@@ -6,13 +6,13 @@ use crate::keys::{CHUNK_BYTES, Content};
 use crate::raw::{Move, Txn, WriteTxn};
 
 /// The layer that a link's value names.
-pub fn layer_of(link: &[u8]) -> Result<Content> {
+pub(crate) fn layer_of(link: &[u8]) -> Result<Content> {
     let number = <[u8; 8]>::try_from(link)
         .map_err(|_| Error::Corrupt { place: "link".to_owned(), context: format!("{} bytes", link.len()) })?;
     Ok(Content(u64::from_le_bytes(number)))
 }
 
-pub fn get<'t>(txn: &'t Txn, mut content: Content, mut key: &[u8]) -> Result<Option<&'t [u8]>> {
+pub(crate) fn get<'t>(txn: &'t Txn, mut content: Content, mut key: &[u8]) -> Result<Option<&'t [u8]>> {
     while key.len() > CHUNK_BYTES {
         let (chunk, rest) = key.split_at(CHUNK_BYTES);
         let Some(link) = txn.get(content.link(chunk).as_slice())? else { return Ok(None) };
@@ -23,7 +23,7 @@ pub fn get<'t>(txn: &'t Txn, mut content: Content, mut key: &[u8]) -> Result<Opt
 }
 
 /// Returns the length of the value that was replaced. `next_content` numbers the layers that have to be made.
-pub fn put(
+pub(crate) fn put(
     txn: &mut WriteTxn<'_>,
     mut content: Content,
     mut key: &[u8],
@@ -48,7 +48,7 @@ pub fn put(
 }
 
 /// Returns the length of the value that was there. Layers that become empty go, with their links.
-pub fn delete(txn: &mut WriteTxn<'_>, mut content: Content, mut key: &[u8]) -> Result<Option<usize>> {
+pub(crate) fn delete(txn: &mut WriteTxn<'_>, mut content: Content, mut key: &[u8]) -> Result<Option<usize>> {
     let mut links = Vec::new();
     while key.len() > CHUNK_BYTES {
         let (chunk, rest) = key.split_at(CHUNK_BYTES);
@@ -68,7 +68,7 @@ pub fn delete(txn: &mut WriteTxn<'_>, mut content: Content, mut key: &[u8]) -> R
     Ok(deleted)
 }
 
-pub fn is_empty(txn: &Txn, content: Content) -> Result<bool> {
+pub(crate) fn is_empty(txn: &Txn, content: Content) -> Result<bool> {
     let rows = content.rows();
     let first = txn.cursor()?.go(Move::Seek(rows.as_slice()))?;
     Ok(!first.is_some_and(|(key, _)| key.starts_with(rows.as_slice())))

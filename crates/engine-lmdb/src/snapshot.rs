@@ -15,7 +15,7 @@ use crate::{records, rows};
 
 const TRIES_MAX: usize = 10_000;
 
-pub struct LmdbSnapshot {
+pub(crate) struct LmdbSnapshot {
     reader: Reader,
     position: Position,
     /// The tree that was asked for last: most snapshots read one or two trees.
@@ -24,7 +24,7 @@ pub struct LmdbSnapshot {
 
 impl LmdbSnapshot {
     /// Opens a snapshot of the newest state.
-    pub fn new(readers: &Readers, positions: &Positions) -> Result<LmdbSnapshot> {
+    pub(crate) fn new(readers: &Readers, positions: &Positions) -> Result<LmdbSnapshot> {
         for _ in 0..TRIES_MAX {
             let reader = readers.reader()?;
             if let Some(position) = reader.last_position().or_else(|| positions.of(reader.txn().id())) {

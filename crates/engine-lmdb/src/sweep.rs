@@ -19,13 +19,13 @@ const STEP_TIME: Duration = Duration::from_millis(2);
 /// After a step that failed (a full disk).
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 
-pub struct Sweeper {
+pub(crate) struct Sweeper {
     _thread: Worker,
     core: Arc<Core>,
 }
 
 impl Sweeper {
-    pub fn start(core: &Arc<Core>) -> Result<Sweeper> {
+    pub(crate) fn start(core: &Arc<Core>) -> Result<Sweeper> {
         let worker = core.clone();
         Ok(Sweeper { core: core.clone(), _thread: Worker::start("lmdb-sweep", move || run(&worker))? })
     }

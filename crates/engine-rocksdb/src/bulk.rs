@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use arbor_base::TreeId;
 use arbor_engine::{Result, limits};
 
+use crate::core::Core;
 use crate::directory::load_file;
-use crate::engine::Core;
 use crate::raw::SortedFile;
 use crate::records::{self, Content};
 
 type RowSource<'r> = &'r mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
-pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
+pub(crate) fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
     let content = core.edit(|edit| {
         edit.check_empty(tree)?;
         // A number stays free before it: RocksDB counts the end of a range tombstone, which is the next content's

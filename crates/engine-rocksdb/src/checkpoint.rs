@@ -36,10 +36,10 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 use arbor_engine::{Error, Result};
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::raw::WriteBatch;
 use crate::records::StateRecord;
-use crate::sweep::Span;
+use crate::span::Span;
 
 const SEALED_MEMTABLES: &CStr = c"rocksdb.num-immutable-mem-table";
 const FAILURES: &CStr = c"rocksdb.background-errors";

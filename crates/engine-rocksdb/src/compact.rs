@@ -10,8 +10,8 @@ use std::time::Duration;
 use arbor_base::TreeId;
 use arbor_engine::{Error, Result};
 
-use crate::engine::Core;
-use crate::sweep::Span;
+use crate::core::Core;
+use crate::span::Span;
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 

@@ -4,12 +4,12 @@ use arbor_engine::{Cursor, Result};
 
 use crate::raw::Rows;
 
-pub struct RocksCursor<'d> {
+pub(crate) struct RocksCursor<'d> {
     rows: Rows<'d>,
 }
 
 impl<'d> RocksCursor<'d> {
-    pub fn new(rows: Rows<'d>) -> RocksCursor<'d> {
+    pub(crate) fn new(rows: Rows<'d>) -> RocksCursor<'d> {
         RocksCursor { rows }
     }
 }

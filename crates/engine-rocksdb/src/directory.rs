@@ -16,7 +16,7 @@ const MARKER: DirectoryMarker = DirectoryMarker { library: "RocksDB", version: "
 const LOAD_PREFIX: &str = "LOAD_";
 
 /// Makes the directory or finds that it is Arbor's.
-pub fn prepare(path: &Path) -> Result<()> {
+pub(crate) fn prepare(path: &Path) -> Result<()> {
     match MARKER.prepare(path)? {
         FoundDirectory::New => Ok(()),
         FoundDirectory::Marked => check_current(path),
@@ -38,12 +38,12 @@ fn check_current(path: &Path) -> Result<()> {
 }
 
 /// Returns the path of file `number` of a content's bulk load.
-pub fn load_file(dir: &Path, content: u64, number: usize) -> PathBuf {
+pub(crate) fn load_file(dir: &Path, content: u64, number: usize) -> PathBuf {
     dir.join(format!("{LOAD_PREFIX}{content}_{number}.sst"))
 }
 
 /// Removes what unfinished bulk loads left. Requires: the engine owns the directory.
-pub fn remove_load_files(dir: &Path) -> Result<()> {
+pub(crate) fn remove_load_files(dir: &Path) -> Result<()> {
     let fails = |source| Error::Io { context: "remove the files of a bulk load".to_owned(), source };
     for entry in fs::read_dir(dir).map_err(fails)? {
         let entry = entry.map_err(fails)?;

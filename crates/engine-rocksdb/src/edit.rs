@@ -10,10 +10,10 @@ use arbor_engine::{Batch, Error, Op, Result, TreeOptions, limits};
 use crate::options::check_names;
 use crate::raw::{Db, WriteBatch};
 use crate::records::{self, Content, StateRecord, Tree, Trees};
-use crate::sweep::{SPANS_MAX, Span};
+use crate::span::{SPANS_MAX, Span};
 
 /// The writer's view of the newest state.
-pub struct WriterState {
+pub(crate) struct WriterState {
     /// Changes only when trees come, go or are loaded; snapshots share it.
     pub trees: Arc<Trees>,
     pub state: StateRecord,
@@ -28,7 +28,7 @@ pub struct WriterState {
     pub poisoned: Option<String>,
 }
 
-pub struct Edit<'b> {
+pub(crate) struct Edit<'b> {
     db: &'b Db,
     writer: &'b WriterState,
     pub batch: WriteBatch,
@@ -43,7 +43,7 @@ pub struct Edit<'b> {
 }
 
 /// Changes of the writer's state by a written edit.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub state: StateRecord,
     pub trees: Arc<Trees>,
     pub pending_drops: Vec<Content>,
@@ -53,7 +53,7 @@ pub struct Outcome {
 }
 
 impl<'b> Edit<'b> {
-    pub fn begin(db: &'b Db, writer: &'b WriterState, takes_updates: bool) -> Result<Edit<'b>> {
+    pub(crate) fn begin(db: &'b Db, writer: &'b WriterState, takes_updates: bool) -> Result<Edit<'b>> {
         if let Some(reason) = &writer.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
@@ -72,7 +72,7 @@ impl<'b> Edit<'b> {
         })
     }
 
-    pub fn apply(&mut self, batch: &Batch) -> Result<()> {
+    pub(crate) fn apply(&mut self, batch: &Batch) -> Result<()> {
         if batch.position <= self.state.applied {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl<'b> Edit<'b> {
         }
     }
 
-    pub fn tree(&self, tree: TreeId) -> Result<&Tree> {
+    pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
         let found = match self.trees.get(&tree) {
             Some(changed) => changed.as_ref(),
             None => self.writer.trees.get(&tree),
@@ -125,7 +125,7 @@ impl<'b> Edit<'b> {
     }
 
     /// Errors: the tree holds rows, or is not there. Requires: nothing was changed before in this edit.
-    pub fn check_empty(&self, tree: TreeId) -> Result<()> {
+    pub(crate) fn check_empty(&self, tree: TreeId) -> Result<()> {
         let content = self.content(tree)?;
         limits::check_empty(tree, u64::from(self.db.rows(content, None)?.seek(&[])?))
     }
@@ -146,19 +146,19 @@ impl<'b> Edit<'b> {
         self.trees.insert(tree, None);
     }
 
-    pub fn new_content(&mut self) -> Content {
+    pub(crate) fn new_content(&mut self) -> Content {
         let content = Content(self.state.next_content);
         self.state.next_content += 1;
         content
     }
 
     /// Gives a tree another content.
-    pub fn set_content(&mut self, tree: TreeId, content: Content) {
+    pub(crate) fn set_content(&mut self, tree: TreeId, content: Content) {
         records::put_tree(&mut self.batch, tree, content);
         self.trees.insert(tree, Some(Arc::new(Tree::new(content))));
     }
 
-    pub fn mark_dropped(&mut self, content: Content) {
+    pub(crate) fn mark_dropped(&mut self, content: Content) {
         records::put_pending_drop(&mut self.batch, content);
         self.pending_drops.push(content);
     }
@@ -188,12 +188,12 @@ impl<'b> Edit<'b> {
     }
 
     /// Returns true if there is nothing to write.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.batch.bytes == 0 && self.state == StateRecord { generation: self.state.generation, ..self.writer.state }
     }
 
     /// The write, complete with the records. Returns it with what it changes.
-    pub fn finish(mut self) -> (WriteBatch, Outcome) {
+    pub(crate) fn finish(mut self) -> (WriteBatch, Outcome) {
         records::put_state(&mut self.batch, &self.state);
         let trees = if self.trees.is_empty() { self.writer.trees.clone() } else { self.changed_trees() };
         let Edit { batch, state, pending_drops, pending_range_gc, put_bytes, updates_marked, .. } = self;
@@ -214,7 +214,7 @@ impl<'b> Edit<'b> {
 
 impl WriterState {
     /// Takes what was written.
-    pub fn take(&mut self, outcome: Outcome) {
+    pub(crate) fn take(&mut self, outcome: Outcome) {
         let Outcome { state, trees, pending_drops, pending_range_gc, put_bytes, updates_marked } = outcome;
         self.pending_drops.extend(pending_drops.into_iter().map(|content| (content, state.generation)));
         let room = SPANS_MAX.saturating_sub(self.pending_range_gc.len());
@@ -232,7 +232,7 @@ impl WriterState {
     }
 
     /// A flush of all that was written begins.
-    pub fn flushing(&mut self) {
+    pub(crate) fn flushing(&mut self) {
         self.dirty = false;
         self.trees.values().for_each(|tree| tree.flush_begins());
     }

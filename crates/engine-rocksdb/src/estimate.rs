@@ -17,16 +17,16 @@ const ROW_OVERHEAD_BYTES: f64 = 17.0;
 
 /// Bytes of rows for each byte of a file, over all files. Looked up when files were written.
 #[derive(Debug)]
-pub struct Expansion(AtomicU64);
+pub(crate) struct Expansion(AtomicU64);
 
 impl Expansion {
-    pub fn of(db: &Db) -> Expansion {
+    pub(crate) fn of(db: &Db) -> Expansion {
         let expansion = Expansion(AtomicU64::new(1f64.to_bits()));
         expansion.refresh(db);
         expansion
     }
 
-    pub fn refresh(&self, db: &Db) {
+    pub(crate) fn refresh(&self, db: &Db) {
         let (rows, files) = (row_bytes_in(&db.report(c"rocksdb.aggregated-table-properties")), file_bytes(db));
         if rows > 0 && files > 0 {
             self.0.store((rows as f64 / files as f64).to_bits(), Ordering::Relaxed);
@@ -52,7 +52,7 @@ fn row_bytes_in(report: &str) -> u64 {
     size("raw key size") + size("raw value size")
 }
 
-pub fn of_range(
+pub(crate) fn of_range(
     snapshot: &RawSnapshot,
     expansion: &Expansion,
     tree: &Tree,

@@ -3,14 +3,15 @@
 //! Only with the feature `rocksdb-system` (the library that the system has, RocksDB 7.8 in Debian 12) or
 //! `rocksdb-vendored` (the newest, built from source); without either this crate is empty.
 //!
-//! - `engine`: the trait, the one writer
+//! - `engine`: the trait
+//! - `core`: the state that the parts share, the one writer
 //! - `records`: layout of rows and of the adapter's own records in RocksDB's one column family
 //! - `edit`: a group of batches becomes one write
 //! - `published`: which state a snapshot shows, and which snapshots are held
 //! - `snapshot`, `cursor`, `estimate`: reading
 //! - `bulk`: filling a tree from sorted files
 //! - `checkpoint`: what survives a crash, and the log's barrier
-//! - `sweep`, `background`: the space of dropped trees and deleted ranges, and the threads that give it back
+//! - `sweep`, `span`, `background`, `signals`: the space of dropped trees and deleted ranges, and the threads that give it back
 //! - `compact`: rewriting a tree on demand
 //! - `room`: how writers are slowed
 //! - `options`, `option_string`, `parameters`: what the user may choose, at start and later
@@ -32,6 +33,7 @@ mod background;
 mod bulk;
 mod checkpoint;
 mod compact;
+mod core;
 mod cursor;
 mod directory;
 mod edit;
@@ -44,7 +46,9 @@ mod published;
 mod raw;
 mod records;
 mod room;
+mod signals;
 mod snapshot;
+mod span;
 mod statistics;
 mod sweep;
 

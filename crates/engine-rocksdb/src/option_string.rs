@@ -97,7 +97,7 @@ const RETIRED: &[(&str, &str)] = &[
 ];
 
 /// Puts an option string into the options. Returns the warnings.
-pub fn apply(text: &str, options: &mut RocksOptions) -> Result<Vec<String>> {
+pub(crate) fn apply(text: &str, options: &mut RocksOptions) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut jobs = 0;
     for (name, value) in parse(text)? {
@@ -131,7 +131,7 @@ fn invalid(reason: String) -> Error {
 }
 
 /// Errors: not an option that may be set, or a value that RocksDB does not take.
-pub fn check(name: &str, value: &str) -> Result<()> {
+pub(crate) fn check(name: &str, value: &str) -> Result<()> {
     if !TUNABLE.contains(&name) {
         return Err(invalid(format!("'{name}' is unknown, or not an option that can be set here")));
     }
@@ -181,7 +181,7 @@ fn split(text: &str) -> Result<Vec<&str>> {
 }
 
 /// A number with RocksDB's suffixes k, m, g, t.
-pub fn bytes(name: &str, value: &str) -> Result<u64> {
+pub(crate) fn bytes(name: &str, value: &str) -> Result<u64> {
     let shift = match value.trim_start_matches(|letter: char| letter.is_ascii_digit()) {
         "" => 0,
         "k" | "K" => 10,
@@ -196,7 +196,7 @@ pub fn bytes(name: &str, value: &str) -> Result<u64> {
 }
 
 /// The adapter's name of what RocksDB calls `kSnappyCompression`; other names stay.
-pub fn compression_name(value: &str) -> &str {
+pub(crate) fn compression_name(value: &str) -> &str {
     COMPRESSIONS.iter().find(|known| known.library == value).map_or(value, |known| known.name)
 }
 

@@ -111,7 +111,7 @@ impl RocksOptions {
 
 /// Errors: an option that a tree cannot have. All trees share one column family, so `compression` may be said but not
 /// differ from the engine's.
-pub fn check_tree(options: &TreeOptions, compression: &str) -> Result<()> {
+pub(crate) fn check_tree(options: &TreeOptions, compression: &str) -> Result<()> {
     check_names(options)?;
     match options.settings.iter().find(|(_, value)| value != compression) {
         None => Ok(()),
@@ -126,7 +126,7 @@ pub fn check_tree(options: &TreeOptions, compression: &str) -> Result<()> {
 }
 
 /// Checks what holds for any option of a tree, whatever the engine was opened with since it was logged.
-pub fn check_names(options: &TreeOptions) -> Result<()> {
+pub(crate) fn check_names(options: &TreeOptions) -> Result<()> {
     options.check_names("rocksdb", &["compression"])?;
     options.settings.iter().try_for_each(|(_, value)| compression_number(value).map(drop))
 }
@@ -137,12 +137,12 @@ fn gigabytes(value: &str) -> Option<usize> {
 }
 
 /// RocksDB's number of a compression.
-pub fn compression_number(name: &str) -> Result<i32> {
+pub(crate) fn compression_number(name: &str) -> Result<i32> {
     find_compression(name).map(|(_, known)| known.number)
 }
 
 /// Finds a compressor and its index in [`COMPRESSIONS`].
-pub fn find_compression(name: &str) -> Result<(usize, &'static Compression)> {
+pub(crate) fn find_compression(name: &str) -> Result<(usize, &'static Compression)> {
     let found = COMPRESSIONS.iter().enumerate().find(|(_, known)| known.name == name);
     found.ok_or_else(|| {
         let known: Vec<&str> = COMPRESSIONS.iter().map(|known| known.name).collect();
@@ -154,7 +154,7 @@ pub fn find_compression(name: &str) -> Result<(usize, &'static Compression)> {
 }
 
 /// The one name, as a list.
-pub fn compression_list(name: &str) -> &'static [&'static str] {
+pub(crate) fn compression_list(name: &str) -> &'static [&'static str] {
     const LISTS: &[&[&str]] = &[&["none"], &["snappy"], &["zlib"], &["bzip2"], &["lz4"], &["lz4hc"], &["zstd"]];
     LISTS.iter().find(|list| list.contains(&name)).copied().unwrap_or_default()
 }

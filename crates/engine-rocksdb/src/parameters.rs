@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use arbor_engine::{Error, Result};
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::option_string;
 use crate::options::{COMPRESSIONS, find_compression};
 use crate::raw::c_text;

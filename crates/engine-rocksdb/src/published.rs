@@ -16,13 +16,13 @@ use crate::raw::{Db, RawSnapshot};
 use crate::records::{self, Trees};
 
 /// State of all trees after one write.
-pub struct State {
+pub(crate) struct State {
     pub generation: u64,
     pub position: Position,
     pub trees: Arc<Trees>,
 }
 
-pub struct Published {
+pub(crate) struct Published {
     states: Mutex<States>,
 }
 
@@ -34,17 +34,17 @@ struct States {
 }
 
 impl Published {
-    pub fn new(state: State) -> Published {
+    pub(crate) fn new(state: State) -> Published {
         Published { states: Mutex::new(States { current: Arc::new(state), next: None, held: StateHolds::default() }) }
     }
 
     /// Called by the writer before it writes.
-    pub fn announce(&self, state: State) {
+    pub(crate) fn announce(&self, state: State) {
         self.states.lock().next = Some(Arc::new(state));
     }
 
     /// Called by the writer after it wrote, or failed to.
-    pub fn settle(&self, written: bool) {
+    pub(crate) fn settle(&self, written: bool) {
         let mut states = self.states.lock();
         let next = states.next.take();
         if let (true, Some(next)) = (written, next) {
@@ -53,7 +53,7 @@ impl Published {
     }
 
     /// Takes a snapshot and counts it as held.
-    pub fn hold(&self, db: &Arc<Db>) -> Result<(RawSnapshot, Arc<State>)> {
+    pub(crate) fn hold(&self, db: &Arc<Db>) -> Result<(RawSnapshot, Arc<State>)> {
         let mut states = self.states.lock();
         let snapshot = RawSnapshot::new(db);
         let generation = records::state(db, Some(&snapshot))?.map(|record| record.generation);
@@ -67,12 +67,12 @@ impl Published {
         Ok((snapshot, state))
     }
 
-    pub fn release(&self, generation: u64) {
+    pub(crate) fn release(&self, generation: u64) {
         self.states.lock().held.release(generation);
     }
 
     /// Returns true if a snapshot is held that shows a state before this generation.
-    pub fn held_before(&self, generation: u64) -> bool {
+    pub(crate) fn held_before(&self, generation: u64) -> bool {
         self.states.lock().held.oldest().is_some_and(|oldest| oldest < generation)
     }
 }

@@ -26,11 +26,11 @@ mod updates;
 #[cfg(feature = "rocksdb-vendored")]
 use librocksdb_sys as ffi;
 
-pub use batch::WriteBatch;
-pub use db::{Db, RawSnapshot};
-pub use rows::Rows;
-pub use settings::{c_text, check_option};
-pub use sorted_file::SortedFile;
+pub(crate) use batch::WriteBatch;
+pub(crate) use db::{Db, RawSnapshot};
+pub(crate) use rows::Rows;
+pub(crate) use settings::{c_text, check_option};
+pub(crate) use sorted_file::SortedFile;
 
 /// The last byte of the stored value of a row that is there.
 const ROW: u8 = 1;

@@ -32,29 +32,29 @@ use crate::raw::{Db, RawSnapshot, WriteBatch};
 
 /// Number of the rows of one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Content(pub u64);
+pub(crate) struct Content(pub u64);
 
 impl Content {
     /// The adapter's records.
-    pub const RECORDS: Content = Content(0);
+    pub(crate) const RECORDS: Content = Content(0);
 
-    pub fn prefix(self) -> [u8; 8] {
+    pub(crate) fn prefix(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
     /// The first key after the content.
-    pub fn end(self) -> [u8; 8] {
+    pub(crate) fn end(self) -> [u8; 8] {
         (self.0 + 1).to_be_bytes()
     }
 
-    pub fn row(self, key: &[u8]) -> Vec<u8> {
+    pub(crate) fn row(self, key: &[u8]) -> Vec<u8> {
         [&self.prefix(), key].concat()
     }
 }
 
 /// A tree, shared by the writer and the snapshots that show it.
 #[derive(Debug)]
-pub struct Tree {
+pub(crate) struct Tree {
     pub content: Content,
     /// Bytes of keys and values that were put since the last flush began, and those that it takes while it runs. For
     /// estimates: no property of RocksDB gives the bytes of a range in a memtable.
@@ -63,32 +63,32 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn new(content: Content) -> Tree {
+    pub(crate) fn new(content: Content) -> Tree {
         Tree { content, unflushed_bytes: AtomicU64::new(0), flushing_bytes: AtomicU64::new(0) }
     }
 
-    pub fn count(&self, bytes: u64) {
+    pub(crate) fn count(&self, bytes: u64) {
         self.unflushed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn bytes_in_memory(&self) -> u64 {
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
         self.unflushed_bytes.load(Ordering::Relaxed) + self.flushing_bytes.load(Ordering::Relaxed)
     }
 
-    pub fn flush_begins(&self) {
+    pub(crate) fn flush_begins(&self) {
         self.flushing_bytes.fetch_add(self.unflushed_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    pub fn flushed(&self) {
+    pub(crate) fn flushed(&self) {
         self.flushing_bytes.store(0, Ordering::Relaxed);
     }
 }
 
-pub type Trees = HashMap<TreeId, Arc<Tree>>;
+pub(crate) type Trees = HashMap<TreeId, Arc<Tree>>;
 
 /// The record that names a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StateRecord {
+pub(crate) struct StateRecord {
     /// Rises with each write, also where the position stays.
     pub generation: u64,
     pub applied: Position,
@@ -122,7 +122,7 @@ fn numbers<const N: usize>(db: &Db, what: &str, bytes: &[u8]) -> Result<[u64; N]
 }
 
 /// The state record; `None` in a new database.
-pub fn state(db: &Db, snapshot: Option<&RawSnapshot>) -> Result<Option<StateRecord>> {
+pub(crate) fn state(db: &Db, snapshot: Option<&RawSnapshot>) -> Result<Option<StateRecord>> {
     let Some(bytes) = db.get(&Content::RECORDS.row(STATE), snapshot)? else { return Ok(None) };
     let [generation, applied, next_content] = numbers(db, "the state", &bytes)?;
     Ok(Some(StateRecord { generation, applied: Position(applied), next_content }))
@@ -132,7 +132,7 @@ fn put(batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
     batch.put(Content::RECORDS, key, value);
 }
 
-pub fn put_state(batch: &mut WriteBatch, state: &StateRecord) {
+pub(crate) fn put_state(batch: &mut WriteBatch, state: &StateRecord) {
     let value = [state.generation, state.applied.0, state.next_content].map(u64::to_le_bytes).concat();
     put(batch, STATE, &value);
     if batch.bytes >= MARGIN_FROM_BYTES {
@@ -140,38 +140,38 @@ pub fn put_state(batch: &mut WriteBatch, state: &StateRecord) {
     }
 }
 
-pub fn put_tree(batch: &mut WriteBatch, tree: TreeId, content: Content) {
+pub(crate) fn put_tree(batch: &mut WriteBatch, tree: TreeId, content: Content) {
     put(batch, &record_key(b't', tree.0), &content.0.to_le_bytes());
 }
 
-pub fn delete_tree(batch: &mut WriteBatch, tree: TreeId) {
+pub(crate) fn delete_tree(batch: &mut WriteBatch, tree: TreeId) {
     batch.delete(Content::RECORDS, &record_key(b't', tree.0));
 }
 
-pub fn put_pending_drop(batch: &mut WriteBatch, content: Content) {
+pub(crate) fn put_pending_drop(batch: &mut WriteBatch, content: Content) {
     put(batch, &record_key(b'd', content.0), b"");
 }
 
-pub fn delete_pending_drop(batch: &mut WriteBatch, content: Content) {
+pub(crate) fn delete_pending_drop(batch: &mut WriteBatch, content: Content) {
     batch.delete(Content::RECORDS, &record_key(b'd', content.0));
 }
 
-pub fn put_loading(batch: &mut WriteBatch, content: Content) {
+pub(crate) fn put_loading(batch: &mut WriteBatch, content: Content) {
     put(batch, &record_key(b'l', content.0), b"");
 }
 
-pub fn delete_loading(batch: &mut WriteBatch, content: Content) {
+pub(crate) fn delete_loading(batch: &mut WriteBatch, content: Content) {
     batch.delete(Content::RECORDS, &record_key(b'l', content.0));
 }
 
 /// From now on the database opens only with a function for update messages.
-pub fn put_updates(batch: &mut WriteBatch) {
+pub(crate) fn put_updates(batch: &mut WriteBatch) {
     put(batch, &record_key(b'u', 0), b"");
 }
 
 /// All records but the state.
 #[derive(Default)]
-pub struct All {
+pub(crate) struct All {
     pub trees: Trees,
     pub pending_drops: Vec<Content>,
     pub loading: Vec<Content>,
@@ -179,7 +179,7 @@ pub struct All {
     pub updates: bool,
 }
 
-pub fn all(db: &Db) -> Result<All> {
+pub(crate) fn all(db: &Db) -> Result<All> {
     let mut all = All::default();
     let mut rows = db.rows(Content::RECORDS, None)?;
     let mut more = rows.seek(b"")?;
@@ -202,7 +202,7 @@ pub fn all(db: &Db) -> Result<All> {
 }
 
 /// The last content that has a row.
-pub fn last_content(db: &Db) -> Result<Option<Content>> {
+pub(crate) fn last_content(db: &Db) -> Result<Option<Content>> {
     let key = db.last_key()?;
     let number = key.as_deref().and_then(|key| key.get(..8)).and_then(|bytes| bytes.try_into().ok());
     Ok(number.map(|bytes| Content(u64::from_be_bytes(bytes))))

@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::engine::Core;
+use crate::core::Core;
 
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const DELAY_MAX: Duration = Duration::from_millis(100);

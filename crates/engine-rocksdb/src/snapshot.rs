@@ -13,7 +13,7 @@ use crate::raw::{Db, RawSnapshot};
 use crate::records::Tree;
 
 /// Keeps the database open, so it may outlive the engine.
-pub struct RocksSnapshot {
+pub(crate) struct RocksSnapshot {
     raw: RawSnapshot,
     state: Arc<State>,
     published: Arc<Published>,
@@ -21,7 +21,7 @@ pub struct RocksSnapshot {
 }
 
 impl RocksSnapshot {
-    pub fn new(db: &Arc<Db>, published: &Arc<Published>, expansion: &Arc<Expansion>) -> Result<RocksSnapshot> {
+    pub(crate) fn new(db: &Arc<Db>, published: &Arc<Published>, expansion: &Arc<Expansion>) -> Result<RocksSnapshot> {
         let (raw, state) = published.hold(db)?;
         Ok(RocksSnapshot { raw, state, published: published.clone(), expansion: expansion.clone() })
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use arbor_engine::EngineStats;
 
-use crate::engine::Core;
+use crate::core::Core;
 
 /// RocksDB's properties, by the names that they have there.
 const PROPERTIES: &[(&str, &CStr)] = &[

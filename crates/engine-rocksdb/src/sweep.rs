@@ -15,29 +15,13 @@ use std::sync::atomic::Ordering;
 
 use arbor_engine::{Error, Result};
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::raw::WriteBatch;
 use crate::records::{self, Content};
+use crate::span::Span;
 
 /// Ranges that take less in files wait for RocksDB's own compactions.
 const WORTH_BYTES: u64 = 1 << 20;
-/// More deleted ranges than this between two checkpoints are left to RocksDB's own compactions.
-pub const SPANS_MAX: usize = 100;
-
-/// Keys with their content's prefix, `begin <= key < end`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Span {
-    pub begin: Vec<u8>,
-    pub end: Vec<u8>,
-}
-
-impl Span {
-    /// Inside a content, so that no key of a neighbour counts as part of it.
-    pub fn within(content: Content) -> Span {
-        Span { begin: content.row(&[0]), end: content.row(&[0xff; 16]) }
-    }
-}
-
 impl Core {
     /// Requires: a checkpoint was just made, and no other is being made.
     pub(crate) fn sweep(&self) -> Result<()> {

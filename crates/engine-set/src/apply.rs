@@ -75,6 +75,19 @@ fn hand_to(member: &MemberEngine, plan: &Plan<'_>, index: Index) -> Result<()> {
 }
 
 impl Members {
+    /// Panics where members, routes and position do not fit together.
+    pub(crate) fn validate(&self, gate: &Gate, several: bool) {
+        assert!(!self.list.is_empty(), "the home is always a member");
+        assert!(several || self.list.len() == 1, "{} members, and no more than the home are used", self.list.len());
+        let names: Vec<&str> = self.list.iter().map(|member| member.name).collect();
+        assert!(names.iter().enumerate().all(|(at, name)| self.index_of(name) == Some(at)), "{names:?} differ");
+        assert!(self.routes.trees.values().all(|index| *index < self.list.len()), "each tree leads to a member");
+        let position = gate.position();
+        let is_ahead = |member: &&MemberEngine| member.engine.applied() > position;
+        let ahead = self.list.iter().skip(1).find(is_ahead).map(|member| member.name);
+        assert!(!several || ahead.is_none() || self.routes.partial.is_some(), "{ahead:?} is ahead of {position}");
+    }
+
     fn note_partial_group(&mut self, plan: &Plan<'_>, done: &[Index], error: &Error) {
         if done.is_empty() {
             return;

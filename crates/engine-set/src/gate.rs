@@ -34,7 +34,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub fn index_of(&self, name: &str) -> Option<Index> {
+    pub(crate) fn index_of(&self, name: &str) -> Option<Index> {
         self.list.iter().position(|member| member.name == name)
     }
 }
@@ -48,35 +48,35 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub fn new(members: Members, position: Position) -> Gate {
+    pub(crate) fn new(members: Members, position: Position) -> Gate {
         assert!(!members.list.is_empty(), "the home is always open");
         Gate { members: RwLock::new(members), position: AtomicU64::new(position.0), waiting: AtomicU64::new(0) }
     }
 
-    pub fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         Position(self.position.load(Ordering::Acquire))
     }
 
     /// Requires the writer lock.
-    pub fn set_position(&self, position: Position) {
+    pub(crate) fn set_position(&self, position: Position) {
         let before = self.position.swap(position.0, Ordering::AcqRel);
         assert!(before <= position.0, "the set goes back from {before} to {position}");
     }
 
-    pub fn read(&self) -> RwLockReadGuard<'_, Members> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Members> {
         self.members.read()
     }
 
     /// No reader takes a snapshot as long as this is held. Requires the writer lock.
-    pub fn close(&self) -> RwLockWriteGuard<'_, Members> {
+    pub(crate) fn close(&self) -> RwLockWriteGuard<'_, Members> {
         self.members.write()
     }
 
-    pub fn has_waiting_readers(&self) -> bool {
+    pub(crate) fn has_waiting_readers(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    pub fn snapshot(&self) -> Result<SetSnapshot> {
+    pub(crate) fn snapshot(&self) -> Result<SetSnapshot> {
         for _ in 0..TRIES {
             if let Some(snapshot) = self.try_snapshot()? {
                 return Ok(snapshot);

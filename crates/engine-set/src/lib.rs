@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `set.rs` | [`EngineSet`], the engine |
 //! | `open.rs` | opening, and taking in another member |
+//! | `adapt.rs` | operations of another member of a replica set, as this one stores them |
 //! | `apply.rs`, `plan.rs` | a group of batches goes to the members that it concerns |
 //! | `gate.rs`, `snapshot.rs` | one snapshot of all members |
 //! | `routes.rs` | which member a tree lives in |
@@ -22,7 +23,8 @@
 //!   may say a lower position; before a checkpoint it gets an empty batch at the set's.
 //! - **S3** The log is kept from the lowest durable position of all members on; that of a member that cannot be opened is
 //!   unknown, so then the log is kept whole.
-//! - **S4** A name is in the roster before anything that needs the member is logged.
+//! - **S4** A name is in the roster before anything that needs the member is logged; where another member of a replica set
+//!   has logged it, before it is applied.
 //! - **S5** A snapshot shows each member at the same position: a group that concerns several members, or moves trees,
 //!   is applied behind the gate; one that concerns a single member is published by that member alone, and the set's
 //!   position shows a reader that it has passed between two of them.
@@ -33,6 +35,7 @@
 //! where the replay begins; the others pass over what they have. On the way a batch may change trees that its member,
 //! being further, has dropped already: up to the highest position such changes are left out.
 
+mod adapt;
 mod apply;
 mod gate;
 mod kind;
@@ -43,5 +46,6 @@ mod routes;
 mod set;
 mod snapshot;
 
+pub use adapt::{SetOptions, WarnOfSettings};
 pub use kind::Kind;
 pub use set::EngineSet;

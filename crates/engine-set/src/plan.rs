@@ -29,7 +29,7 @@ struct Planner<'m> {
 }
 
 impl<'b> Plan<'b> {
-    pub fn of(batches: &'b [Batch], members: &Members, lenient: Position) -> Result<Plan<'b>> {
+    pub(crate) fn of(batches: &'b [Batch], members: &Members, lenient: Position) -> Result<Plan<'b>> {
         let mut planner = Planner { members, lenient, moved: HashMap::new() };
         let mut plan = Plan { batches, targets: Vec::new(), concerned: Vec::new(), moves: Vec::new(), as_it_is: true };
         for batch in batches {
@@ -68,7 +68,7 @@ impl<'b> Plan<'b> {
     }
 
     /// The last batch that goes to a member; zero where none does.
-    pub fn last_of(&self, member: Index) -> Position {
+    pub(crate) fn last_of(&self, member: Index) -> Position {
         let (mut targets, mut last) = (self.targets.iter(), Position::ZERO);
         for batch in self.batches {
             if targets.by_ref().take(batch.ops.len()).filter(|target| **target == Some(member)).count() > 0 {
@@ -79,12 +79,12 @@ impl<'b> Plan<'b> {
     }
 
     /// The unchanged batches, where one member takes all of them.
-    pub fn whole(&self) -> Option<&'b [Batch]> {
+    pub(crate) fn whole(&self) -> Option<&'b [Batch]> {
         (self.as_it_is && self.concerned.len() <= 1).then_some(self.batches)
     }
 
     /// Returns a member's part: the batches that concern it.
-    pub fn part(&self, member: Index) -> Vec<Batch> {
+    pub(crate) fn part(&self, member: Index) -> Vec<Batch> {
         let mut targets = self.targets.iter();
         let mut part = Vec::new();
         for batch in self.batches {
@@ -98,7 +98,7 @@ impl<'b> Plan<'b> {
     }
 
     /// The trees that are changed in some of the members.
-    pub fn trees_in<'p>(&'p self, members: &'p [Index]) -> impl Iterator<Item = TreeId> + 'p {
+    pub(crate) fn trees_in<'p>(&'p self, members: &'p [Index]) -> impl Iterator<Item = TreeId> + 'p {
         let ops = self.batches.iter().flat_map(|batch| &batch.ops).zip(&self.targets);
         ops.filter(|(_, target)| target.is_some_and(|target| members.contains(&target))).map(|(op, _)| op.tree())
     }

@@ -21,11 +21,11 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 impl Roster {
-    pub fn new(directory: &Path) -> Roster {
+    pub(crate) fn new(directory: &Path) -> Roster {
         Roster { directory: directory.to_owned() }
     }
 
-    pub fn read(&self) -> Result<Vec<String>> {
+    pub(crate) fn read(&self) -> Result<Vec<String>> {
         let path = self.directory.join(FILE);
         match fs::read_to_string(&path) {
             Ok(text) => Ok(text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()),
@@ -35,7 +35,7 @@ impl Roster {
     }
 
     /// Writes a new file, makes it durable, then renames it over the old one.
-    pub fn write(&self, names: &[String]) -> Result<()> {
+    pub(crate) fn write(&self, names: &[String]) -> Result<()> {
         let (path, new) = (self.directory.join(FILE), self.directory.join("arbor.engines.new"));
         let written = || -> std::io::Result<()> {
             let mut file = File::create(&new)?;

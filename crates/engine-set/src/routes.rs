@@ -42,14 +42,14 @@ impl PartialGroup {
 
 impl Routes {
     /// The member of a tree that can be read.
-    pub fn readable(&self, tree: TreeId) -> Result<Index> {
+    pub(crate) fn readable(&self, tree: TreeId) -> Result<Index> {
         if let Some(partial) = self.partial.as_ref().filter(|partial| partial.trees.contains(&tree)) {
             return Err(partial.error());
         }
         self.find(tree)
     }
 
-    pub fn find(&self, tree: TreeId) -> Result<Index> {
+    pub(crate) fn find(&self, tree: TreeId) -> Result<Index> {
         self.trees.get(&tree).copied().ok_or_else(|| self.missing(tree))
     }
 

@@ -1,5 +1,6 @@
 //! The set as an engine.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +12,7 @@ use arbor_engine::{
 };
 use parking_lot::Mutex;
 
+use crate::adapt::{SetOptions, may_differ};
 use crate::gate::{Gate, MemberEngine};
 use crate::kind::Kind;
 use crate::open::Joining;
@@ -30,7 +32,10 @@ pub struct EngineSet {
     pub(crate) barrier: BarrierSlot,
     pub(crate) joining: Mutex<Joining>,
     pub(crate) kinds: Vec<Kind>,
-    default: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) options: SetOptions,
+    /// The user knows that trees are stored otherwise than the log says.
+    pub(crate) warned: AtomicBool,
 }
 
 impl EngineSet {
@@ -53,7 +58,29 @@ impl EngineSet {
             joining: Mutex::new(joining),
             kinds,
             default,
+            options: SetOptions::default(),
+            warned: AtomicBool::new(false),
         }
+    }
+
+    /// Sets how operations of other members are stored. Errors: the override is not in this build, or cannot be opened.
+    pub fn with_options(mut self, options: SetOptions) -> Result<EngineSet> {
+        assert!(options.adapts || options.storage_engine_override.is_none(), "an override is for members that adapt");
+        if let Some(name) = options.storage_engine_override {
+            self.member(name)?;
+        }
+        self.options = options;
+        Ok(self)
+    }
+
+    pub(crate) fn home_name(&self) -> &'static str {
+        self.gate.read().list[0].name
+    }
+
+    /// The member that has the tree. `None`: there is no such tree, or the home is the only member.
+    pub(crate) fn place_of(&self, tree: TreeId) -> Option<&'static str> {
+        let members = self.gate.read();
+        members.routes.trees.get(&tree).map(|index| members.list[*index].name)
     }
 
     pub(crate) fn is_several(&self) -> bool {
@@ -118,12 +145,15 @@ impl Engine for EngineSet {
     }
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
+        let differ = batches.iter().flat_map(|batch| &batch.ops).any(may_differ);
+        let adapted = if differ { self.adapted(batches)? } else { Cow::Borrowed(batches) };
+        let batches = &*adapted;
         // Keeps a new member from coming in between; no other thread waits for it.
         let _writer = self.writer.lock();
         if self.is_several() {
             return apply::apply(&self.gate, batches, self.lenient);
         }
-        match for_home_alone(batches, &self.gate)? {
+        match if differ { for_home_alone(batches, &self.gate)? } else { None } {
             Some(stripped) => self.home.apply(&stripped),
             None => self.home.apply(batches),
         }
@@ -176,6 +206,9 @@ impl Engine for EngineSet {
     }
 
     fn check_options(&self, options: &TreeOptions) -> Result<()> {
+        if self.options.storage_engine_override.is_some() {
+            return Ok(());
+        }
         match options.engine() {
             None => self.home.check_options(options),
             Some(name) => self.member(name)?.check_options(&options.without_engine()),
@@ -239,18 +272,25 @@ impl Engine for EngineSet {
 
     /// Returns the capabilities that all members have.
     fn capabilities(&self) -> Capabilities {
-        let home = self.home.capabilities();
+        let mut home = self.home.capabilities();
+        // Where an engine takes none, the set makes rows of them.
+        home.update_messages |= self.options.updates.is_some();
         if !self.is_several() {
             return home;
         }
         self.list().iter().skip(1).map(|member| member.engine.capabilities()).fold(home, |all, one| Capabilities {
-            update_messages: all.update_messages && one.update_messages,
+            update_messages: all.update_messages && (one.update_messages || self.options.updates.is_some()),
             exact_counts: all.exact_counts && one.exact_counts,
             held_snapshots_keep_space: all.held_snapshots_keep_space || one.held_snapshots_keep_space,
             held_snapshot_bytes_max: all.held_snapshot_bytes_max.into_iter().chain(one.held_snapshot_bytes_max).min(),
             cheap_range_delete: all.cheap_range_delete && one.cheap_range_delete,
             compression: if all.compression == one.compression { all.compression } else { &[] },
         })
+    }
+
+    fn validate(&self) {
+        self.gate.read().validate(&self.gate, self.is_several());
+        self.list().iter().for_each(|member| member.engine.validate());
     }
 
     fn engine_of(&self, tree: TreeId) -> &'static str {

@@ -26,11 +26,11 @@ pub(crate) enum MemberView {
 }
 
 impl MemberView {
-    pub fn missing(engine: &'static str, error: &Error) -> MemberView {
+    pub(crate) fn missing(engine: &'static str, error: &Error) -> MemberView {
         MemberView::Missing { engine, reason: error.to_string() }
     }
 
-    pub fn position(&self) -> Option<Position> {
+    pub(crate) fn position(&self) -> Option<Position> {
         match self {
             MemberView::Open(snapshot) => Some(snapshot.position()),
             MemberView::Missing { .. } => None,

@@ -9,14 +9,14 @@
 use arbor_base::TreeId;
 use arbor_engine::{Result, limits};
 
-use crate::edit::WriterState;
-use crate::engine::Core;
+use crate::core::Core;
 use crate::raw::{RowCursor, Session, Table};
 use crate::records::{self, Tree};
+use crate::writer::WriterState;
 
 type RowSource<'r> = &'r mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
-pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
+pub(crate) fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
     let mut session = core.connection.session()?;
     let (table, cursor) = begin(core, &mut session, tree)?;
     let filled = fill(&mut session, cursor, table, rows, core);

@@ -16,16 +16,10 @@ use std::time::Instant;
 use arbor_base::Position;
 use arbor_engine::Result;
 
-use crate::engine::Core;
-
-#[derive(Clone, Copy)]
-pub struct Stable {
-    pub generation: u64,
-    pub position: Position,
-}
+use crate::core::{Core, Stable};
 
 impl Core {
-    pub fn checkpoint(&self) -> Result<Position> {
+    pub(crate) fn checkpoint(&self) -> Result<Position> {
         let mut session = self.flushing.lock();
         let begin = Instant::now();
         drop(self.usable_writer()?);
@@ -42,13 +36,17 @@ impl Core {
     }
 
     /// Makes the newest committed generation stable, once the log has its position.
-    pub fn stabilize(&self) -> Result<Stable> {
+    pub(crate) fn stabilize(&self) -> Result<Stable> {
+        let unstable = self.unstable_bytes.load(Ordering::Relaxed);
         let state = self.published.committed();
         self.wait_for_log(state.applied)?;
         let mut stable = self.stable.lock();
         if stable.generation < state.generation {
             self.connection.set_stable(state.generation)?;
             *stable = Stable { generation: state.generation, position: state.applied };
+            // What was written meanwhile stays counted; another thread may have counted this down.
+            let less = |bytes: u64| Some(bytes.saturating_sub(unstable));
+            let _before = self.unstable_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
         Ok(*stable)
     }

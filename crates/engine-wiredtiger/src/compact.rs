@@ -3,14 +3,14 @@
 use arbor_base::TreeId;
 use arbor_engine::{Error, Result};
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::raw::Table;
 
 /// WiredTiger does not ask whether to continue, so it is called for short times.
 const SECONDS: u64 = 2;
 
 impl Core {
-    pub fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+    pub(crate) fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
         let table = self.table_of(tree)?;
         let before = self.file_bytes(table);
         let mut session = self.connection.session()?;
@@ -32,11 +32,11 @@ impl Core {
         Ok(before.saturating_sub(self.file_bytes(table)))
     }
 
-    pub fn table_of(&self, tree: TreeId) -> Result<Table> {
+    pub(crate) fn table_of(&self, tree: TreeId) -> Result<Table> {
         self.lock_writer().trees.get(&tree).map(|record| record.table).ok_or(Error::UnknownTree(tree))
     }
 
-    pub fn file_bytes(&self, table: Table) -> u64 {
+    pub(crate) fn file_bytes(&self, table: Table) -> u64 {
         std::fs::metadata(self.connection.dir().join(table.file())).map_or(0, |data| data.len())
     }
 }

@@ -71,12 +71,12 @@ const CREATE: &[&str] = &[
 ];
 
 /// Errors: `InvalidOption` of this name, for what the engine cannot be opened with.
-pub fn check_open(name: &str, text: &str) -> Result<()> {
+pub(crate) fn check_open(name: &str, text: &str) -> Result<()> {
     check(name, "wiredtiger_open", OPEN, text)
 }
 
 /// For the running engine: the bytes of `cache_size`, if it is there, and the rest of the text.
-pub fn split_running(name: &str, text: &str) -> Result<(Option<String>, String)> {
+pub(crate) fn split_running(name: &str, text: &str) -> Result<(Option<String>, String)> {
     check(name, "WT_CONNECTION.reconfigure", RUNNING, text)?;
     let (sizes, rest): (Vec<_>, Vec<_>) =
         parts(text).unwrap_or_default().into_iter().partition(|(key, _)| *key == "cache_size");
@@ -97,7 +97,7 @@ fn bytes(size: &str) -> Option<u64> {
 }
 
 /// Errors: `InvalidOption` of this name, for what no table can be made with.
-pub fn check_create(name: &str, text: &str) -> Result<()> {
+pub(crate) fn check_create(name: &str, text: &str) -> Result<()> {
     check(name, "WT_SESSION.create", CREATE, text)?;
     let compressors = parts(text).into_iter().flatten().filter(|(key, _)| *key == "block_compressor");
     for (_, compressor) in compressors {

@@ -5,14 +5,14 @@ use arbor_engine::{Cursor, Result};
 use crate::raw::RowCursor;
 use crate::snapshot::WiredTigerSnapshot;
 
-pub struct WiredTigerCursor<'s> {
+pub(crate) struct WiredTigerCursor<'s> {
     snapshot: &'s WiredTigerSnapshot,
     /// `None` only while it is dropped.
     rows: Option<RowCursor>,
 }
 
 impl<'s> WiredTigerCursor<'s> {
-    pub fn new(snapshot: &'s WiredTigerSnapshot, rows: RowCursor) -> WiredTigerCursor<'s> {
+    pub(crate) fn new(snapshot: &'s WiredTigerSnapshot, rows: RowCursor) -> WiredTigerCursor<'s> {
         WiredTigerCursor { snapshot, rows: Some(rows) }
     }
 

@@ -18,7 +18,7 @@ const MARKER: DirectoryMarker = DirectoryMarker { library: "WiredTiger", version
 const NEEDED: [&str; 3] = ["WiredTiger", "WiredTiger.wt", "WiredTiger.turtle"];
 
 /// Makes the directory or finds that it is Arbor's.
-pub fn prepare(path: &Path) -> Result<()> {
+pub(crate) fn prepare(path: &Path) -> Result<()> {
     match MARKER.prepare(path)? {
         FoundDirectory::New => Ok(()),
         FoundDirectory::Marked => check_files(path),
@@ -48,7 +48,7 @@ fn is_table(name: &str) -> bool {
 }
 
 /// Bytes of all files of WiredTiger.
-pub fn disk_bytes(path: &Path) -> Result<u64> {
+pub(crate) fn disk_bytes(path: &Path) -> Result<u64> {
     let fails = |source| Error::Io { context: "list the files of WiredTiger".to_owned(), source };
     let mut bytes = 0;
     for entry in fs::read_dir(path).map_err(fails)? {

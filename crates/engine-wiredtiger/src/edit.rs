@@ -5,14 +5,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arbor_base::TreeId;
 use arbor_engine::{Batch, Error, Op, Result, TreeOptions, check_batches};
 
-use crate::engine::{Core, Reading};
+use crate::core::Core;
 use crate::raw::{Called, Fault, RowCursor, Session, Table};
+use crate::reading::Reading;
 use crate::records::{self, State, Tree};
+use crate::writer::{PendingDrop, WriterState};
 use crate::{estimate, published};
 
 /// Bytes of batches in one transaction, if they are several.
@@ -28,35 +31,14 @@ const ROLLBACKS_BEFORE_GROWTH: u64 = 3;
 /// the cache grows to this multiple of it meanwhile.
 const CACHE_PER_TRANSACTION: u64 = 4;
 
-/// The writer's view of the newest state.
-pub struct WriterState {
-    /// The writer's own.
-    pub session: Session,
-    /// For making and dropping tables, which WiredTiger does outside of transactions.
-    pub tables_session: Session,
-    pub trees: HashMap<TreeId, Tree>,
-    /// Changes only with the shape; snapshots share it.
-    pub tables: published::Tables,
-    pub state: State,
-    pub next_table: u64,
-    /// Tables to drop.
-    pub pending_drops: Vec<PendingDrop>,
-    pub poisoned: Option<String>,
-}
-
-#[derive(Clone, Copy)]
-pub struct PendingDrop {
-    pub table: Table,
-    /// The first generation and shape that do not show it.
-    pub generation: u64,
-    pub shape: u64,
-}
+/// Part of the cache for what is not stable; one transaction may be more.
+const UNSTABLE_CACHE_PART: u64 = 8;
 
 /// Result of a step of a transaction.
-pub type Edited<T = ()> = std::result::Result<T, Failed>;
+pub(crate) type Edited<T = ()> = std::result::Result<T, Failed>;
 
 /// A transaction of the writer.
-pub struct Edit<'b> {
+pub(crate) struct Edit<'b> {
     pub session: &'b mut Session,
     tables_session: &'b mut Session,
     reading: &'b Reading,
@@ -72,17 +54,19 @@ pub struct Edit<'b> {
 }
 
 impl Core {
-    pub fn apply(&self, batches: &[Batch]) -> Result<()> {
+    pub(crate) fn apply(&self, batches: &[Batch]) -> Result<()> {
         let mut writer = self.usable_writer()?;
         let applied = writer.state.applied;
         let new: Vec<&Batch> = batches.iter().filter(|batch| batch.position > applied).collect();
         self.check(&writer, &new)?;
         for part in parts(&new) {
             let bytes = part.iter().map(|batch| size_of(batch)).sum::<usize>() as u64;
+            self.limit_unstable(bytes);
             self.with_room(bytes, || {
                 self.edit(&mut writer, |edit| part.iter().try_for_each(|batch| edit.apply(batch)))
             })?;
             self.pace.written(bytes);
+            self.unstable_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -91,6 +75,16 @@ impl Core {
     fn check(&self, writer: &WriterState, batches: &[&Batch]) -> Result<()> {
         let exists = |tree| writer.trees.contains_key(&tree);
         check_batches(batches, exists, Err("wiredTiger"), |options| self.check_tree_options(options))
+    }
+
+    /// Moves the stable generation on when the next transaction would fill too much of the cache with what is not stable: WiredTiger
+    /// evicts that into its lookaside table, which holds a second copy of each value in the same cache.
+    fn limit_unstable(&self, bytes: u64) {
+        let unstable = self.unstable_bytes.load(Ordering::Relaxed);
+        if unstable > 0 && unstable + bytes > self.cache_bytes() / UNSTABLE_CACHE_PART {
+            // If the log fails, the next checkpoint says so.
+            let _moved_on = self.stabilize();
+        }
     }
 
     /// Grows the cache for a transaction that would fill it.
@@ -102,7 +96,7 @@ impl Core {
     }
 
     /// Makes one transaction, tried again while WiredTiger rolls it back. After an error nothing of it is applied.
-    pub fn edit(&self, writer: &mut WriterState, change: impl Fn(&mut Edit<'_>) -> Edited) -> Result<()> {
+    pub(crate) fn edit(&self, writer: &mut WriterState, change: impl Fn(&mut Edit<'_>) -> Edited) -> Result<()> {
         let mut rollbacks = 0;
         loop {
             match self.try_edit(writer, &change) {
@@ -130,7 +124,7 @@ impl Core {
         }
         let outcome = outcome?;
         self.published.settle(outcome.state);
-        self.applied.store(outcome.state.applied.0, std::sync::atomic::Ordering::Release);
+        self.applied.store(outcome.state.applied.0, Ordering::Release);
         writer.take(outcome);
         self.counters.count_transaction();
         Ok(())
@@ -181,7 +175,7 @@ impl Core {
     }
 
     /// Classifies a failed change: no space, or the end of writing.
-    pub fn judge(&self, writer: &mut WriterState, error: Error) -> Error {
+    pub(crate) fn judge(&self, writer: &mut WriterState, error: Error) -> Error {
         if !matches!(error, Error::OutOfSpace { .. }) {
             writer.poisoned.get_or_insert_with(|| error.to_string());
         }
@@ -190,7 +184,7 @@ impl Core {
 }
 
 /// Why a transaction came to nothing.
-pub enum Failed {
+pub(crate) enum Failed {
     /// WiredTiger rolled it back: it may be tried again.
     RolledBack(Error),
     /// The change itself is wrong; the engine stays usable.
@@ -248,11 +242,11 @@ impl WriterState {
     }
 
     /// Notes tables for dropping when this generation is durable and no older shape is held.
-    pub fn mark_dropped(&mut self, tables: &[Table], generation: u64, shape: u64) {
+    pub(crate) fn mark_dropped(&mut self, tables: &[Table], generation: u64, shape: u64) {
         self.pending_drops.extend(tables.iter().map(|&table| PendingDrop { table, generation, shape }));
     }
 
-    pub fn new_table(&mut self) -> Table {
+    pub(crate) fn new_table(&mut self) -> Table {
         self.next_table += 1;
         Table(self.next_table - 1)
     }
@@ -281,7 +275,7 @@ impl Edit<'_> {
         }
     }
 
-    pub fn tree(&self, tree: TreeId) -> Result<Tree> {
+    pub(crate) fn tree(&self, tree: TreeId) -> Result<Tree> {
         let found = match self.trees.get(&tree) {
             Some(changed) => *changed,
             None => self.old.get(&tree).copied(),
@@ -290,7 +284,7 @@ impl Edit<'_> {
     }
 
     /// Gives a tree other counts, or another table; the table before is to be dropped.
-    pub fn set_tree(&mut self, tree: TreeId, record: Tree) {
+    pub(crate) fn set_tree(&mut self, tree: TreeId, record: Tree) {
         if let Ok(old) = self.tree(tree)
             && old.table != record.table
         {

@@ -20,7 +20,7 @@ const COUNTED_ROWS: u64 = 200;
 const SAMPLE_KEYS: usize = 200;
 
 #[derive(Default)]
-pub struct Samples {
+pub(crate) struct Samples {
     tables: Mutex<HashMap<Table, Arc<Sample>>>,
 }
 
@@ -31,7 +31,7 @@ struct Sample {
 }
 
 impl Samples {
-    pub fn forget(&self, table: Table) {
+    pub(crate) fn forget(&self, table: Table) {
         self.tables.lock().remove(&table);
     }
 
@@ -57,7 +57,7 @@ fn take(session: &mut Session, table: Table) -> Called<Vec<Vec<u8>>> {
     Ok(keys)
 }
 
-pub fn of_range(
+pub(crate) fn of_range(
     samples: &Samples,
     session: &mut Session,
     tree: &Tree,

@@ -6,14 +6,15 @@
 //!
 //! It is the real WiredTiger 3.2.1, as Debian ships it (libwiredtiger-dev), through own bindings made at build time.
 //!
-//! - `engine`: the trait, the one writer
+//! - `engine`: the trait
+//! - `core`, `writer`, `reading`: the state that the parts share
 //! - `edit`: a group of batches becomes one transaction
 //! - `records`: the catalogue: which table holds which tree, and the position
 //! - `published`: which state a snapshot shows, and which snapshots are held
 //! - `pool`, `snapshot`, `cursor`, `estimate`: reading
 //! - `bulk`: filling a tree
 //! - `checkpoint`: what survives a crash, the log's barrier, the stable generation
-//! - `pace`: the thread that moves the stable generation on
+//! - `pacer`, `pace`: the thread that moves the stable generation on
 //! - `sweep`: the tables of dropped trees
 //! - `compact`, `statistics`: what they say
 //! - `options`, `config_string`: what the user may choose
@@ -40,6 +41,7 @@ mod bulk;
 mod checkpoint;
 mod compact;
 mod config_string;
+mod core;
 mod cursor;
 mod directory;
 mod edit;
@@ -47,14 +49,17 @@ mod engine;
 mod estimate;
 mod options;
 mod pace;
+mod pacer;
 mod pool;
 mod probe;
 mod published;
 mod raw;
+mod reading;
 mod records;
 mod snapshot;
 mod statistics;
 mod sweep;
+mod writer;
 
 pub use engine::WiredTigerEngine;
 pub use options::{COMPRESSORS, WiredTigerOptions};

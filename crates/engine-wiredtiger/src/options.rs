@@ -15,6 +15,13 @@ pub(crate) const EXTENSIONS: &[&str] = &["snappy", "zlib"];
 /// Smallest cache. A batch with larger rows gets more for as long as it is applied (`edit.rs`).
 pub(crate) const CACHE_BYTES_MIN: u64 = 32 << 20;
 
+/// As MongoDB has it.
+const EVICTION_THREADS_MAX: u64 = 4;
+const CACHE_BYTES_PER_EVICTION_THREAD: u64 = 128 << 20;
+
+/// Dirty pages for which there is room, if the cache is large enough: some of the largest rows.
+const DIRTY_BYTES_MIN: u64 = 52 << 20;
+
 #[derive(Clone, Debug)]
 pub struct WiredTigerOptions {
     /// Memory of WiredTiger's cache, at least 32 MB.
@@ -76,11 +83,27 @@ impl WiredTigerOptions {
         // The user's string comes last, so that it counts; what must not change is refused in it.
         format!(
             "create,config_base=false,use_environment=false,session_max=20000,session_scratch_max=128KB,log=(enabled=false),checkpoint=(wait=0),\
-             statistics=(fast),eviction=(threads_min=1,threads_max=4),\
+             statistics=(fast),eviction=(threads_min=1,threads_max={}),eviction_dirty_trigger={},eviction_dirty_target={},\
              file_manager=(close_idle_time=600,close_scan_interval=10,close_handle_minimum=250),cache_size={},{}",
+            self.eviction_threads(),
+            self.dirty_trigger(),
+            self.dirty_trigger() / 2,
             self.cache_bytes.max(CACHE_BYTES_MIN),
             self.config_string
         )
+    }
+
+    /// Returns the number of threads that write pages out of the cache. Each holds images of its page outside of the cache, of up to
+    /// some 50 MB for a page of large values, so a small cache has few.
+    fn eviction_threads(&self) -> u64 {
+        (self.cache_bytes / CACHE_BYTES_PER_EVICTION_THREAD).clamp(1, EVICTION_THREADS_MAX)
+    }
+
+    /// Returns the percentage of the cache that may be dirty before writers evict; 20 is WiredTiger's own. In a small cache that is less
+    /// than one large row, which cannot be evicted before it is stable: WiredTiger would write it to its lookaside table and
+    /// copy its page again and again, in up to three times the cache.
+    fn dirty_trigger(&self) -> u64 {
+        (DIRTY_BYTES_MIN * 100 / self.cache_bytes.max(CACHE_BYTES_MIN)).clamp(20, 80)
     }
 
     /// Returns the configuration of a tree's table. Requires: the options were checked.
@@ -179,6 +202,17 @@ mod tests {
                 other => panic!("{name}={value}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_small_cache_has_few_threads_and_room_for_large_rows() {
+        let sizes = |mib: u64| {
+            let options = WiredTigerOptions { cache_bytes: mib << 20, ..WiredTigerOptions::default() };
+            (options.eviction_threads(), options.dirty_trigger())
+        };
+        assert_eq!([32, 64, 128, 256, 512, 4096].map(sizes), [(1, 80), (1, 80), (1, 40), (2, 20), (4, 20), (4, 20)]);
+        let config = WiredTigerOptions { cache_bytes: 64 << 20, ..WiredTigerOptions::default() }.open_config();
+        assert!(config.contains("threads_max=1),eviction_dirty_trigger=80,eviction_dirty_target=40,"), "{config}");
     }
 
     #[test]

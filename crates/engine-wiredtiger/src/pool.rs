@@ -10,7 +10,7 @@ use crate::raw::{Connection, Session};
 /// Idle sessions that are kept.
 const IDLE_MAX: usize = 512;
 
-pub struct Pool {
+pub(crate) struct Pool {
     connection: Arc<Connection>,
     idle: Mutex<Idle>,
 }
@@ -23,17 +23,17 @@ struct Idle {
 }
 
 /// A session out of the pool.
-pub struct PooledSession {
+pub(crate) struct PooledSession {
     pub session: Session,
     drops: u64,
 }
 
 impl Pool {
-    pub fn new(connection: &Arc<Connection>) -> Pool {
+    pub(crate) fn new(connection: &Arc<Connection>) -> Pool {
         Pool { connection: connection.clone(), idle: Mutex::default() }
     }
 
-    pub fn take(&self) -> Result<PooledSession> {
+    pub(crate) fn take(&self) -> Result<PooledSession> {
         let (session, drops) = {
             let mut idle = self.idle.lock();
             (idle.sessions.pop(), idle.drops)
@@ -43,7 +43,7 @@ impl Pool {
     }
 
     /// Requires: no transaction, no cursors but the session's own.
-    pub fn put_back(&self, pooled: PooledSession) {
+    pub(crate) fn put_back(&self, pooled: PooledSession) {
         let PooledSession { mut session, drops } = pooled;
         let mut idle = self.idle.lock();
         if idle.sessions.len() >= IDLE_MAX {
@@ -58,7 +58,7 @@ impl Pool {
     }
 
     /// Cursors of idle sessions, and of the others when they come back, no longer prevent dropping tables.
-    pub fn close_cursors(&self) {
+    pub(crate) fn close_cursors(&self) {
         let mut idle = self.idle.lock();
         idle.drops += 1;
         idle.sessions.iter_mut().for_each(Session::close_cursors);

@@ -3,33 +3,21 @@
 //! Options that are right one by one may not go together (a page smaller than the unit of allocation), and only making a
 //! table shows it. What is in the log must apply, so a table is made and dropped for options that were not seen before.
 
-use std::collections::HashSet;
-
 use arbor_engine::{Error, Result, TreeOptions};
-use parking_lot::Mutex;
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::options::check_tree_options;
-use crate::raw::Table;
-
-/// Named by no tree: dropped at open if a crash leaves it.
-pub const PROBE: Table = Table(u64::MAX);
-
-/// Configurations that tables were made with, while one is tried.
-#[derive(Default)]
-pub struct Probes {
-    passed: Mutex<HashSet<String>>,
-}
+use crate::records::PROBE;
 
 impl Core {
     /// Errors: `InvalidOption` for a name, a value, or values that do not go together.
-    pub fn check_tree_options(&self, options: &TreeOptions) -> Result<()> {
+    pub(crate) fn check_tree_options(&self, options: &TreeOptions) -> Result<()> {
         check_tree_options(options)?;
         if options.settings.is_empty() && self.options.tree_config_string.is_empty() {
             return Ok(());
         }
         let config = self.options.create_config(options)?;
-        let mut passed = self.probes.passed.lock();
+        let mut passed = self.probed.lock();
         if passed.contains(&config) {
             return Ok(());
         }

@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use crate::raw::Table;
 use crate::records::State;
 
-pub type Map = HashMap<TreeId, Table>;
-pub type Tables = Arc<Map>;
+pub(crate) type Map = HashMap<TreeId, Table>;
+pub(crate) type Tables = Arc<Map>;
 
-pub struct Published {
+pub(crate) struct Published {
     inner: Mutex<Inner>,
 }
 
@@ -31,41 +31,41 @@ struct Inner {
 }
 
 impl Published {
-    pub fn new(state: State, tables: Tables) -> Published {
+    pub(crate) fn new(state: State, tables: Tables) -> Published {
         let tables = BTreeMap::from([(state.shape, tables)]);
         Published { inner: Mutex::new(Inner { committed: state, tables, held: StateHolds::default() }) }
     }
 
     /// The newest committed state.
-    pub fn committed(&self) -> State {
+    pub(crate) fn committed(&self) -> State {
         self.inner.lock().committed
     }
 
     /// Called by the writer before it commits another shape.
-    pub fn announce(&self, shape: u64, tables: Tables) {
+    pub(crate) fn announce(&self, shape: u64, tables: Tables) {
         self.inner.lock().tables.insert(shape, tables);
     }
 
     /// Called by the writer after it committed.
-    pub fn settle(&self, state: State) {
+    pub(crate) fn settle(&self, state: State) {
         let mut inner = self.inner.lock();
         inner.committed = state;
         inner.forget();
     }
 
     /// Holds the committed shape until [`Published::release`].
-    pub fn hold(&self) -> u64 {
+    pub(crate) fn hold(&self) -> u64 {
         let mut inner = self.inner.lock();
         let shape = inner.committed.shape;
         inner.held.hold(shape);
         shape
     }
 
-    pub fn tables(&self, shape: u64) -> Option<Tables> {
+    pub(crate) fn tables(&self, shape: u64) -> Option<Tables> {
         self.inner.lock().tables.get(&shape).cloned()
     }
 
-    pub fn release(&self, shape: u64) {
+    pub(crate) fn release(&self, shape: u64) {
         let mut inner = self.inner.lock();
         if inner.held.release(shape) {
             inner.forget();
@@ -73,11 +73,11 @@ impl Published {
     }
 
     /// Returns true if a snapshot may be held that shows a shape before this one.
-    pub fn held_before(&self, shape: u64) -> bool {
+    pub(crate) fn held_before(&self, shape: u64) -> bool {
         self.inner.lock().held.oldest().is_some_and(|oldest| oldest < shape)
     }
 
-    pub fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.inner.lock().held.count()
     }
 }

@@ -27,7 +27,7 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-pub use connection::{Connection, check_config, has_extension};
-pub use cursor::RowCursor;
-pub use fault::{Called, Fault};
-pub use session::{Session, Table};
+pub(crate) use connection::{Connection, check_config, has_extension};
+pub(crate) use cursor::RowCursor;
+pub(crate) use fault::{Called, Fault};
+pub(crate) use session::{Session, Table};

@@ -18,20 +18,22 @@ use arbor_engine::{Error, Result, TreeOptions};
 
 use crate::raw::{Called, Session, Table};
 
-pub const CATALOGUE: Table = Table(0);
+pub(crate) const CATALOGUE: Table = Table(0);
+/// Table of no tree, for trial creations: dropped at open if a crash leaves it.
+pub(crate) const PROBE: Table = Table(u64::MAX);
 const STATE: &[u8] = b"s";
 const OPTIONS: u8 = b'o';
 const TREE: u8 = b't';
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     pub generation: u64,
     pub applied: Position,
     pub shape: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub(crate) struct Tree {
     pub table: Table,
     /// Estimates: range deletes are estimated, all other changes counted.
     pub keys: u64,
@@ -39,16 +41,16 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn empty(table: Table) -> Tree {
+    pub(crate) fn empty(table: Table) -> Tree {
         Tree { table, keys: 0, bytes: 0 }
     }
 
-    pub fn add(&mut self, keys: u64, bytes: u64) {
+    pub(crate) fn add(&mut self, keys: u64, bytes: u64) {
         self.keys += keys;
         self.bytes += bytes;
     }
 
-    pub fn subtract(&mut self, keys: u64, bytes: u64) {
+    pub(crate) fn subtract(&mut self, keys: u64, bytes: u64) {
         self.keys = self.keys.saturating_sub(keys);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
@@ -70,7 +72,7 @@ fn unpack(session: &Session, what: &str, packed: &[u8]) -> Result<[u64; 3]> {
     }
 }
 
-pub fn damaged(session: &Session, context: String) -> Error {
+pub(crate) fn damaged(session: &Session, context: String) -> Error {
     Error::Corrupt { place: session.connection().dir().join(CATALOGUE.file()).display().to_string(), context }
 }
 
@@ -84,32 +86,32 @@ fn key_of(kind: u8, tree: TreeId) -> [u8; 9] {
     key
 }
 
-pub fn state(session: &mut Session) -> Result<Option<State>> {
+pub(crate) fn state(session: &mut Session) -> Result<Option<State>> {
     let Some(packed) = session.get(CATALOGUE, STATE)? else { return Ok(None) };
     let [generation, applied, shape] = unpack(session, "of the state", &packed)?;
     Ok(Some(State { generation, applied: Position(applied), shape }))
 }
 
-pub fn put_state(session: &mut Session, state: &State) -> Called {
+pub(crate) fn put_state(session: &mut Session, state: &State) -> Called {
     session.put(CATALOGUE, STATE, &pack([state.generation, state.applied.0, state.shape]))
 }
 
-pub fn tree(session: &mut Session, tree: TreeId) -> Result<Option<Tree>> {
+pub(crate) fn tree(session: &mut Session, tree: TreeId) -> Result<Option<Tree>> {
     let Some(packed) = session.get(CATALOGUE, &tree_key(tree))? else { return Ok(None) };
     let [table, keys, bytes] = unpack(session, "of a tree", &packed)?;
     Ok(Some(Tree { table: Table(table), keys, bytes }))
 }
 
-pub fn put_tree(session: &mut Session, tree: TreeId, record: &Tree) -> Called {
+pub(crate) fn put_tree(session: &mut Session, tree: TreeId, record: &Tree) -> Called {
     session.put(CATALOGUE, &tree_key(tree), &pack([record.table.0, record.keys, record.bytes]))
 }
 
-pub fn delete_tree(session: &mut Session, tree: TreeId) -> Called {
+pub(crate) fn delete_tree(session: &mut Session, tree: TreeId) -> Called {
     session.remove(CATALOGUE, &tree_key(tree))
 }
 
 /// Returns the options of the tree's next table.
-pub fn options(session: &mut Session, tree: TreeId) -> Result<TreeOptions> {
+pub(crate) fn options(session: &mut Session, tree: TreeId) -> Result<TreeOptions> {
     let packed = session.get(CATALOGUE, &key_of(OPTIONS, tree))?.unwrap_or_default();
     let texts = String::from_utf8(packed).map_err(|_| damaged(session, "options of a tree are no text".to_owned()))?;
     let mut texts = texts.split_terminator('\0').map(str::to_owned);
@@ -118,7 +120,7 @@ pub fn options(session: &mut Session, tree: TreeId) -> Result<TreeOptions> {
 }
 
 /// Requires: no option holds a zero byte.
-pub fn put_options(session: &mut Session, tree: TreeId, options: &TreeOptions) -> Called {
+pub(crate) fn put_options(session: &mut Session, tree: TreeId, options: &TreeOptions) -> Called {
     if options.settings.is_empty() {
         return session.remove(CATALOGUE, &key_of(OPTIONS, tree));
     }
@@ -127,7 +129,7 @@ pub fn put_options(session: &mut Session, tree: TreeId, options: &TreeOptions) -
 }
 
 /// All trees.
-pub fn trees(session: &mut Session) -> Result<HashMap<TreeId, Tree>> {
+pub(crate) fn trees(session: &mut Session) -> Result<HashMap<TreeId, Tree>> {
     let mut rows = session.rows(CATALOGUE)?;
     let mut trees = HashMap::new();
     let mut more = rows.seek(session, &[TREE])?;

@@ -8,15 +8,15 @@ use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursor::WiredTigerCursor;
-use crate::engine::Reading;
 use crate::estimate;
 use crate::pool::PooledSession;
 use crate::published::Tables;
 use crate::raw::{Session, Table};
+use crate::reading::Reading;
 use crate::records::{self, State};
 
 /// Keeps the database open, so it may outlive the engine.
-pub struct WiredTigerSnapshot {
+pub(crate) struct WiredTigerSnapshot {
     /// `None` only while it is dropped. Cursors may be on other threads than the snapshot, so both lock it.
     session: Mutex<Option<PooledSession>>,
     reading: Arc<Reading>,
@@ -26,7 +26,7 @@ pub struct WiredTigerSnapshot {
 }
 
 impl WiredTigerSnapshot {
-    pub fn new(reading: &Arc<Reading>) -> Result<WiredTigerSnapshot> {
+    pub(crate) fn new(reading: &Arc<Reading>) -> Result<WiredTigerSnapshot> {
         let held = reading.published.hold();
         let begun = reading.pool.take().and_then(|pooled| begin(reading, pooled));
         match begun {
@@ -41,7 +41,7 @@ impl WiredTigerSnapshot {
         }
     }
 
-    pub fn lock(&self) -> Locked<'_> {
+    pub(crate) fn lock(&self) -> Locked<'_> {
         // A panic inside leaves the session as it was between two of its calls.
         Locked(self.session.lock())
     }
@@ -72,10 +72,10 @@ fn begin(reading: &Reading, mut pooled: PooledSession) -> Result<(PooledSession,
 }
 
 /// The session of a snapshot, for one call.
-pub struct Locked<'s>(MutexGuard<'s, Option<PooledSession>>);
+pub(crate) struct Locked<'s>(MutexGuard<'s, Option<PooledSession>>);
 
 impl Locked<'_> {
-    pub fn session(&mut self) -> &mut Session {
+    pub(crate) fn session(&mut self) -> &mut Session {
         &mut self.0.as_mut().expect("I3: a snapshot has its session until it is dropped").session
     }
 }

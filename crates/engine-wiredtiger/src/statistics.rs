@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 use arbor_base::TreeId;
 use arbor_engine::{EngineStats, Error, Result, TreeStats};
 
+use crate::core::Core;
 use crate::directory;
-use crate::engine::Core;
 
 const CACHE_BYTES: &str = "cache: bytes currently in the cache";
 const FREE_BYTES: &str = "block-manager: file bytes available for reuse";
 
 impl Core {
-    pub fn stats(&self) -> Result<EngineStats> {
+    pub(crate) fn stats(&self) -> Result<EngineStats> {
         let (trees, pending_drops) = {
             let writer = self.lock_writer();
             (writer.trees.len() as u64, writer.pending_drops.len() as u64)
@@ -45,11 +45,11 @@ impl Core {
     }
 
     /// Bytes in the cache, which may be more than its size.
-    pub fn cache_used_bytes(&self) -> Result<u64> {
+    pub(crate) fn cache_used_bytes(&self) -> Result<u64> {
         Ok(cache_bytes_of(&self.connection.session()?.statistics(None)?))
     }
 
-    pub fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+    pub(crate) fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         let record = self.lock_writer().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
         let statistics = self.connection.session()?.statistics(Some(record.table))?;
         let free_bytes = statistics.iter().find(|(name, _)| *name == FREE_BYTES).map_or(0, |(_, bytes)| *bytes);

@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 
 use arbor_engine::Result;
 
-use crate::edit::{PendingDrop, WriterState};
-use crate::engine::Core;
+use crate::core::Core;
 use crate::raw::Called;
 use crate::records::CATALOGUE;
+use crate::writer::{PendingDrop, WriterState};
 
 impl Core {
     /// Requires: a checkpoint was just made, and no other is being made. What fails is tried again.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let durable = self.flushed_generation.load(Ordering::Acquire);
         let ready = |drop: &PendingDrop| drop.generation <= durable && !self.published.held_before(drop.shape);
         if !self.lock_writer().pending_drops.iter().any(ready) {
@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Drops the tables that no tree names. Called at open, when there are no snapshots.
-    pub fn drop_orphans(&self) -> Result<()> {
+    pub(crate) fn drop_orphans(&self) -> Result<()> {
         let mut writer = self.lock_writer();
         let existing = writer.tables_session.tables()?;
         let named: Vec<_> = writer.tables.values().copied().collect();

@@ -62,6 +62,17 @@ impl Op {
         }
     }
 
+    /// Bytes of its keys and values.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Op::CreateTree { .. } | Op::DropTree { .. } => 0,
+            Op::Put { key, value, .. } => key.len() + value.len(),
+            Op::Update { key, update, .. } => key.len() + update.len(),
+            Op::Delete { key, .. } => key.len(),
+            Op::DeleteRange { from, to, .. } => from.len() + to.as_ref().map_or(0, Vec::len),
+        }
+    }
+
     /// The tree whose rows are changed.
     pub fn tree_with_rows(&self) -> Option<TreeId> {
         let is_whole = matches!(self, Op::CreateTree { .. } | Op::DropTree { .. });

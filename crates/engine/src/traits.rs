@@ -101,6 +101,9 @@ pub trait Engine: Send + Sync + 'static {
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats>;
     fn capabilities(&self) -> Capabilities;
 
+    /// Panics where the engine breaks one of its own rules. For tests: it may visit all that is in memory, and reads no files.
+    fn validate(&self) {}
+
     // What only an engine that is made of several implements differently.
 
     /// The engine that a tree lives in.
@@ -237,6 +240,11 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
     }
+
+    fn validate(&self) {
+        (**self).validate()
+    }
+
     fn engine_of(&self, tree: TreeId) -> &'static str {
         (**self).engine_of(tree)
     }

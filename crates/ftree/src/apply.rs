@@ -20,14 +20,14 @@ use crate::tree::{Inner, Tree, TreeVersion};
 use crate::{Entry, Kind, RangeTombstone, Result, Seq, filter, update};
 
 /// Errors: what makes a batch of the group inapplicable.
-pub fn check(core: &Core, batches: &[&Batch]) -> Result<()> {
+pub(crate) fn check(core: &Core, batches: &[&Batch]) -> Result<()> {
     let takes_updates = if core.options.updates.is_some() { Ok(()) } else { Err("ftree") };
     let check_options = |options: &TreeOptions| settings_of(options, &core.options.tree).map(drop);
     check_batches(batches, |tree| core.trees.alive(tree).is_some(), takes_updates, check_options)
 }
 
 /// Bytes that a batch adds to the memtable, roughly.
-pub fn bytes_of(batch: &Batch) -> u64 {
+pub(crate) fn bytes_of(batch: &Batch) -> u64 {
     let bytes = |op: &Op| match op {
         Op::CreateTree { .. } | Op::DropTree { .. } => 0,
         Op::Put { key, value, .. } => key.len() + value.len(),
@@ -39,14 +39,15 @@ pub fn bytes_of(batch: &Batch) -> u64 {
 }
 
 /// Returns true if a batch only frees space: it may go into the reserve when there is no other space left.
-pub fn only_frees(batch: &Batch) -> bool {
+pub(crate) fn only_frees(batch: &Batch) -> bool {
     batch.ops.iter().all(|op| matches!(op, Op::DropTree { .. } | Op::Delete { .. } | Op::DeleteRange { .. }))
 }
 
 impl Writer {
     /// Requires: checked. Afterwards the batch is in place and not visible yet.
-    pub fn take(&mut self, core: &Core, batch: &Batch) {
+    pub(crate) fn take(&mut self, core: &Core, batch: &Batch) {
         let seq = Seq::of(batch.position);
+        assert!(seq > core.visible(), "A2: {seq:?} becomes visible after {:?}", core.visible());
         for (at, op) in batch.ops.iter().enumerate() {
             match op {
                 Op::CreateTree { tree, options } => self.create(core, *tree, options, seq),
@@ -84,6 +85,7 @@ impl Writer {
         self.part = None;
         self.filling.frees = true;
         if let Some(tree) = core.trees.alive(id) {
+            assert!(tree.created <= seq, "an incarnation ends after it began");
             tree.dropped.store(seq.0, Ordering::Release);
             core.deletes(&tree);
             core.dropped.add(tree);
@@ -91,6 +93,7 @@ impl Writer {
     }
 
     fn insert(&mut self, core: &Core, id: TreeId, entry: Entry<'_>) {
+        debug_assert!(entry.seq > self.frozen, "I1: the active part is newer than the frozen ones");
         let part = self.part(core, id);
         part.insert(entry, filter::hash(entry.key));
     }
@@ -125,22 +128,29 @@ impl Writer {
             return tree.version.load().active.clone();
         }
         let part = self.filling.memtable.part(TreeId(tree.serial));
-        tree.install(|current| Some(TreeVersion { active: part.clone(), ..current.clone() }));
+        assert!(part.is_empty(), "A3: the generation gets one part for each incarnation");
+        tree.install(|current| {
+            assert!(current.active.is_empty(), "A3: the part of an older generation was frozen");
+            Some(TreeVersion { active: part.clone(), ..current.clone() })
+        });
         tree.generation.store(self.filling.number, Ordering::Relaxed);
         self.filling.parts.push((tree.clone(), part.clone()));
         part
     }
 
     /// Ends the generation that is being filled: its parts become frozen ones. Requires: everything in it is visible (A2).
-    pub fn freeze(&mut self, core: &Core) -> Generation {
+    pub(crate) fn freeze(&mut self, core: &Core) -> Generation {
         self.part = None;
         let next = Generation::new(self.filling.number + 1, core.options.memtable_bytes, &core.io.cache);
         let mut full = std::mem::replace(&mut self.filling, next);
         full.memtable.seal();
         full.last = core.visible();
+        assert!(full.last > self.frozen, "B1: each generation ends after the one before");
         self.frozen = full.last;
         for (tree, part) in &full.parts {
+            assert!(part.max_seq() <= full.last, "A2: everything in a frozen memtable is visible");
             tree.install(|current| {
+                assert!(Arc::ptr_eq(&current.active, part), "A3: the active part is that of the generation");
                 let mut frozen = current.frozen.clone();
                 frozen.push(part.clone());
                 Some(TreeVersion { active: core.no_part.clone(), frozen, root: current.root.clone() })

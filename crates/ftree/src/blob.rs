@@ -12,6 +12,8 @@
 
 use std::sync::Arc;
 
+use arbor_base::paranoid;
+
 use crate::counters::Counter;
 use crate::io::Io;
 use crate::space::{Extent, UNIT};
@@ -28,6 +30,7 @@ pub struct BlobPointer {
 
 impl BlobPointer {
     pub const BYTES: usize = 24;
+    const _FIELDS: () = assert!(BlobPointer::BYTES == 2 * size_of::<u64>() + 2 * size_of::<u32>());
 
     pub fn encode(&self) -> [u8; BlobPointer::BYTES] {
         let mut bytes = [0; BlobPointer::BYTES];
@@ -68,9 +71,11 @@ pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, A
     let checksum = xxhash_rust::xxh3::xxh3_64(&stored);
     stored.resize(bytes.next_multiple_of(UNIT as usize), 0);
     let extent = io.space.allocate(stored.len() as u64)?;
+    assert!(extent.bytes() == stored.len() as u64, "the value fills its extent, so that no older bytes are in it");
     io.file.write(extent.offset(), &stored)?;
     io.counters.add(Counter::BlobBytesWritten, stored.len() as u64);
     let pointer = BlobPointer { offset: extent.offset(), bytes: bytes as u32, raw_bytes: value.len() as u32, checksum };
+    paranoid!(BlobPointer::decode(&pointer.encode()) == Some(pointer), "a pointer is read as it was written");
     Ok((pointer, Arc::new(extent)))
 }
 

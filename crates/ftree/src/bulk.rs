@@ -42,6 +42,8 @@ pub fn load(
         last = Some(key);
     }
     loader.finish_leaf()?;
+    let in_leaves: u64 = loader.leaves.iter().map(|leaf| leaf.meta.rows).sum();
+    assert!(in_leaves == loader.rows, "{in_leaves} of {} rows are in leaves", loader.rows);
     Ok(Loaded { root: root_over(loader.leaves, settings), rows: loader.rows, bytes: loader.bytes })
 }
 
@@ -84,6 +86,8 @@ impl<'a> Loader<'a> {
 
 /// Inner nodes over leaves in order, each as full as it should be.
 fn root_over(leaves: Vec<Arc<Table>>, settings: &TreeSettings) -> Arc<Inner> {
+    let follow = |one: &Arc<Table>, next: &Arc<Table>| one.meta.last_key < next.meta.first_key;
+    assert!(leaves.is_sorted_by(follow), "leaves of a bulk load follow each other");
     let leaf = |table: Arc<Table>| Placed {
         from: table.meta.first_key.clone(),
         slot: Arc::new(Slot::new(Vec::new(), Child::Leaf(table))),

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 
+use arbor_base::paranoid;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Codec, Error, Result};
@@ -44,6 +45,7 @@ thread_local! {
 
 /// Appends the stored form of `raw` to `out`. What does not shrink, or what the codec fails on, is stored as it is.
 pub fn compress(codec: Codec, raw: &[u8], out: &mut Vec<u8>) {
+    assert!(raw.len() <= RAW_BYTES_MAX, "a piece of {} bytes would not be read again", raw.len());
     let start = out.len();
     let room = raw.len().saturating_sub(1);
     out.resize(start + 1 + room, 0);
@@ -65,6 +67,12 @@ pub fn compress(codec: Codec, raw: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(raw);
         }
     }
+    debug_assert!(out.len() - start <= 1 + raw.len(), "what does not shrink is stored as it is");
+    paranoid!(is_stored(out.get(start..).unwrap_or_default(), raw), "a piece is read as it was written");
+}
+
+fn is_stored(stored: &[u8], raw: &[u8]) -> bool {
+    decompress(stored, raw.len()).is_ok_and(|read| read == raw)
 }
 
 /// `None`: it does not fit into `payload`, which is shorter than `raw`.

@@ -60,7 +60,8 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    pub fn add(&self, tree: Arc<Tree>) {
+    pub(crate) fn add(&self, tree: Arc<Tree>) {
+        assert!(!tree.is_alive(), "tree {} was dropped", tree.id);
         self.list.lock().push(tree);
     }
 }

@@ -3,11 +3,14 @@
 //! A Bloom filter in lines of 64 bytes: one key touches one line, so a probe costs one cache miss. At 10 bits per key
 //! about one absent key in 90 passes.
 
+use arbor_base::paranoid;
+
 use crate::{Error, Result};
 
 const LINE_BYTES: usize = 64;
 const BITS_PER_KEY: usize = 10;
 const PROBES: u32 = 6;
+const _: () = assert!(9 * PROBES <= u64::BITS - 10, "the mixed hash has nine bits for each probe");
 
 /// Hashes a key for filters. Computed once per operation and handed down.
 pub fn hash(key: &[u8]) -> u64 {
@@ -42,7 +45,7 @@ impl Filter {
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let Some(Line(line)) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
-        bits_of(hash).fold(true, |all, (word, bit)| all & (line[word & 7] & bit != 0))
+        bits_of(hash).fold(true, |all, (word, bit)| all & line.get(word & 7).is_some_and(|word| word & bit != 0))
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -102,11 +105,13 @@ impl FilterBuilder {
         for &hash in &self.hashes {
             if let Some(Line(line)) = lines.get_mut(line_of(hash, count)) {
                 for (word, bit) in bits_of(hash) {
-                    line[word & 7] |= bit;
+                    line.get_mut(word & 7).into_iter().for_each(|word| *word |= bit);
                 }
             }
         }
-        Filter { lines: lines.into() }
+        let filter = Filter { lines: lines.into() };
+        paranoid!(self.hashes.iter().all(|hash| filter.may_contain(*hash)), "a filter denies no key that it has");
+        filter
     }
 }
 

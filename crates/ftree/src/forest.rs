@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, TreeId, sometimes};
 use arbor_engine::{
     Barrier, Batch, Capabilities, Cursor, Engine, EngineStats, Snapshot, TreeOptions, TreeStats, UpdateFunction, limits,
 };
@@ -47,6 +47,7 @@ impl Forest {
         for CapturedTree { id, created, settings, root, .. } in recovered.trees {
             trees.add(Arc::new(Tree::new(id, created, settings, root, no_part.clone(), &io.cache)));
         }
+        assert!(recovered.checkpoints.durable() == recovered.applied, "what is opened is what is durable");
         let writer = Writer::new(options.memtable_bytes, recovered.applied, &io.cache);
         let core = Arc::new(Core {
             io,
@@ -185,6 +186,9 @@ impl Core {
             prepare()?;
             self.capture()
         });
+        if done.as_ref().is_ok_and(|durable| *durable < self.visible()) {
+            sometimes!("ftree: batches are applied during a checkpoint");
+        }
         self.checkpoint_failed.fetch_or(done.is_err(), Ordering::Relaxed);
         match &done {
             Ok(durable) if *durable > before && self.backlog.is_empty() => self.health.found_space(),
@@ -202,6 +206,7 @@ impl Core {
         let target = self.freeze();
         let turn = self.backlog.turn();
         while self.backlog.absorbed() < target && turn.absorb_one(self)?.is_some() {}
+        assert!(self.backlog.absorbed() >= target, "B2: all up to {target:?} was frozen, and is absorbed");
         Ok(())
     }
 
@@ -209,6 +214,7 @@ impl Core {
     fn capture(&self) -> Result<Option<Captured>> {
         let _turn = self.backlog.turn();
         let (applied, installs) = (self.backlog.absorbed(), self.installs.load(Ordering::Relaxed));
+        assert!(self.checkpoints.durable() <= applied && applied <= self.visible(), "durable <= absorbed <= visible");
         let before = self.captured_installs.swap(installs, Ordering::Relaxed);
         if applied == self.checkpoints.durable() && installs == before {
             return Ok(None);
@@ -241,7 +247,13 @@ impl Core {
         }
         limits::check_empty(id, u64::from(!self.is_empty(&tree)?))?;
         let too_many = || Error::Other("too many bulk loads behind one batch".to_owned());
-        let seq = self.visible().next_bulk().ok_or_else(too_many)?;
+        let visible = self.visible();
+        // Beyond 255 loads they share the last number. Who has taken a snapshot since then may find a tree filled that was empty, and
+        // nothing refers to a tree before all of its load is done.
+        let shared = || (tree.created < visible).then_some(visible);
+        let seq = visible.next_bulk().or_else(shared).ok_or_else(too_many)?;
+        assert!(loaded.root.totals().newest == Seq::ZERO, "loaded rows are visible to all readers of the incarnation");
+        assert!(tree.created < seq, "the new incarnation begins after the empty one");
         let settings = TreeSettings::clone(&tree.settings.load());
         let full = Tree::new(id, seq, settings, loaded.root, self.no_part.clone(), &self.io.cache);
         tree.dropped.store(seq.0, Ordering::Release);
@@ -372,6 +384,10 @@ impl Engine for Forest {
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         self.core.tree_stats(tree)
+    }
+
+    fn validate(&self) {
+        self.core.validate();
     }
 
     fn capabilities(&self) -> Capabilities {

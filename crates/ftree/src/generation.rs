@@ -21,7 +21,7 @@ pub struct Generation {
 }
 
 /// The state of the one thread that applies.
-pub struct Writer {
+pub(crate) struct Writer {
     pub filling: Generation,
     /// Everything up to here is in frozen generations, or absorbed.
     pub frozen: Seq,
@@ -38,12 +38,12 @@ impl Generation {
 
 impl Writer {
     /// `frozen`: up to where everything is in the trees.
-    pub fn new(memtable_bytes: u64, frozen: Seq, cache: &Cache) -> Writer {
+    pub(crate) fn new(memtable_bytes: u64, frozen: Seq, cache: &Cache) -> Writer {
         Writer { filling: Generation::new(1, memtable_bytes, cache), frozen, part: None }
     }
 
     /// The tree behind the cached part may be another one now.
-    pub fn forget_part(&mut self) {
+    pub(crate) fn forget_part(&mut self) {
         self.part = None;
     }
 }

@@ -56,6 +56,7 @@ impl Heads {
             Ordering::Equal if shared < prefix.len() => return 0,
             Ordering::Equal => {}
         }
+        debug_assert!(probe.starts_with(prefix), "what has another prefix is before or after all keys");
         let head = head_of(probe, self.prefix);
         let from = self.count_less(head);
         let to = match self.heads.get(from..) {
@@ -116,6 +117,7 @@ impl KeyIndex {
             bytes.extend_from_slice(key);
             starts.push(bytes.len() as u32);
         }
+        assert!(bytes.len() <= u32::MAX as usize, "offsets of keys are 4 bytes: {}", bytes.len());
         let mut index =
             KeyIndex { heads: Heads { prefix: 0, heads: Box::default() }, starts: starts.into(), bytes: bytes.into() };
         index.heads = Heads::new(index.len(), |at| index.key(at));

@@ -11,7 +11,7 @@
 //! - `compact`: draining, merging and moving what a tree holds, so that the file gets short
 //! - `checkpoint`: superblocks, node blocks, recovery
 //! - `io`, [`space`], [`cache`]: the data file, ownership of its parts, the memory budget
-//! - `check`: verify, inspect, salvage
+//! - `check`: verify, inspect, salvage; `validate`: the rules that hold in memory at any moment
 //!
 //! An embedded store: the log makes a write durable, the forest keeps it in order, and what the log has past the forest's last
 //! checkpoint is applied again at the opening. (One thread writes; for several, and for transactions, there is the crate `txn`.)
@@ -76,6 +76,9 @@
 //! # Ok::<(), Box<dyn Error>>(())
 //! ```
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
 mod apply;
 pub mod blob;
 pub mod block;
@@ -109,6 +112,7 @@ pub mod table;
 pub mod tree;
 pub mod trees;
 pub mod update;
+mod validate;
 pub mod work;
 
 pub use cache::{Cache, Cell, Charge, Evictable, Evicted};

@@ -31,6 +31,7 @@ impl PackedInts {
     }
 
     fn of(base: u64, width: usize, mut bytes: Vec<u8>) -> PackedInts {
+        debug_assert!((1..=8).contains(&width) && bytes.len().is_multiple_of(width), "numbers of {width} bytes");
         bytes.resize(bytes.len() + 8, 0);
         PackedInts { base, width: width as u8, mask: u64::MAX >> (64 - 8 * width as u32), bytes: bytes.into() }
     }

@@ -69,6 +69,7 @@ impl Snapshots {
         if let Err(at) = seqs.binary_search(&seen) {
             seqs.insert(at, seen);
         }
+        debug_assert!(seqs.is_sorted_by(|one, next| one < next), "P1: {seqs:?}");
         seqs
     }
 
@@ -101,7 +102,10 @@ impl Slots {
         self.registered += 1;
         let slot = self.free.pop();
         match slot.and_then(|slot| self.held.get_mut(slot)) {
-            Some(held) => *held = Some(seq),
+            Some(held) => {
+                let before = held.replace(seq);
+                debug_assert!(before.is_none(), "a free slot holds nothing");
+            }
             None => self.held.push(Some(seq)),
         }
         (slot.unwrap_or(self.held.len() - 1), seq)
@@ -109,7 +113,8 @@ impl Slots {
 
     fn release(&mut self, slot: usize) {
         if let Some(held) = self.held.get_mut(slot) {
-            *held = None;
+            let before = held.take();
+            debug_assert!(before.is_some(), "a snapshot is released once");
             self.free.push(slot);
         }
         if self.free.len() == self.held.len() && self.held.len() > 64 {

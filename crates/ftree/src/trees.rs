@@ -60,7 +60,11 @@ impl Trees {
 
     /// Requires: newer than the other incarnations of this id.
     pub fn add(&self, tree: Arc<Tree>) {
-        self.change(tree.id, |incarnations| incarnations.push(tree));
+        self.change(tree.id, |incarnations| {
+            let is_next = incarnations.last().is_none_or(|before| before.dropped() <= tree.created);
+            assert!(is_next, "tree {} has one incarnation at a time", tree.id);
+            incarnations.push(tree);
+        });
     }
 
     pub fn remove(&self, tree: &Arc<Tree>) {

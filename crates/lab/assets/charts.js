@@ -95,12 +95,17 @@ const Charts = (() => {
       if (series.length) Object.assign(series[0], marks(chart, colour, text));
       return { series, tooltip: { trigger: 'axis' } };
     },
-    bars(chart, colour) {
+    bars(chart, colour, text) {
       const series = chart.series.map(of => {
         const data = chart.x.categories.map(() => null);
         for (const [x, y] of of.points) data[x] = y;
         const itemStyle = of.published ? { opacity: 0.75, decal: { symbol: 'rect', dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: -Math.PI / 4, color: 'rgba(255,255,255,0.35)' } } : {};
         return { type: 'bar', name: of.name, data, color: colour(of.system), barGap: '8%', barMaxWidth: 48, itemStyle };
+      });
+      const bars = series.length;
+      chart.series.forEach((of, n) => {
+        const repeated = of.points.filter(point => point.length > 2);
+        if (repeated.length) series.push(whiskers(of, repeated, n, bars, text));
       });
       return { series, tooltip: { trigger: 'axis', axisPointer: { type: 'shadow' } } };
     },
@@ -167,6 +172,21 @@ const Charts = (() => {
       return { series, tooltip: { trigger: 'item' } };
     },
   };
+
+  // Lines from the lowest to the highest of the repeats, in the middle of the bars that echarts has laid out.
+  function whiskers(of, points, n, bars, stroke) {
+    return {
+      type: 'custom', name: of.name, data: points, encode: { x: 0, y: [2, 3] }, z: 5, tooltip: { show: false }, silent: true,
+      renderItem(params, api) {
+        const place = api.barLayout({ count: bars, barGap: '8%', barMaxWidth: 48 })[n];
+        const x = api.coord([api.value(0), 0])[0] + place.offsetCenter;
+        const [low, high] = [2, 3].map(dimension => api.coord([api.value(0), api.value(dimension)])[1]);
+        const half = Math.min(place.width / 3, 8);
+        const path = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 1.5 } });
+        return { type: 'group', children: [path(x, low, x, high), path(x - half, low, x + half, low), path(x - half, high, x + half, high)] };
+      },
+    };
+  }
 
   function medians(points) {
     const by = new Map();

@@ -22,6 +22,7 @@ pub mod cli;
 pub mod compare;
 mod error;
 pub mod experiment;
+mod host;
 pub mod kv;
 pub mod live;
 pub mod observe;
@@ -34,3 +35,5 @@ pub mod target;
 pub mod workload;
 
 pub use error::{Error, Result};
+pub use host::Host;
+pub(crate) use host::{build, launcher};

@@ -28,34 +28,34 @@ struct Place {
 }
 
 impl<T> ByName<T> {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub fn iter(&self) -> std::slice::Iter<'_, (Box<str>, T)> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, (Box<str>, T)> {
         self.entries.iter()
     }
 
-    pub fn into_entries(self) -> Vec<(Box<str>, T)> {
+    pub(crate) fn into_entries(self) -> Vec<(Box<str>, T)> {
         self.entries
     }
 
-    pub fn get(&self, name: &str) -> Option<&T> {
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
         self.entry(name).map(|(_, value)| value)
     }
 
     /// The value with its position.
-    pub fn entry(&self, name: &str) -> Option<(usize, &T)> {
+    pub(crate) fn entry(&self, name: &str) -> Option<(usize, &T)> {
         let at = self.position(name)?;
         self.entries.get(at).map(|(_, value)| (at, value))
     }
 
     /// Adds a value; one of the same name that was there before stays the one that is found.
-    pub fn add(&mut self, name: &str, value: T) {
+    pub(crate) fn add(&mut self, name: &str, value: T) {
         self.entries.push((name.into(), value));
         match self.entries.len() {
             ..=SCANNED_MAX => {}
@@ -65,7 +65,7 @@ impl<T> ByName<T> {
     }
 
     /// The value of that name, added if it is missing.
-    pub fn get_or_add(&mut self, name: &str, make: impl FnOnce() -> T) -> &mut T {
+    pub(crate) fn get_or_add(&mut self, name: &str, make: impl FnOnce() -> T) -> &mut T {
         let at = self.position(name).unwrap_or_else(|| {
             self.add(name, make());
             self.entries.len() - 1

@@ -31,6 +31,8 @@ pub struct Context {
     pub now: i64,
     /// `$$CLUSTER_TIME`, where there is one.
     pub cluster_time: Option<Timestamp>,
+    /// `$$NOW` and `$$CLUSTER_TIME` are not known to this command.
+    pub without_times: bool,
     pub collation: Collation,
     pub limits: Limits,
     /// The command's `let`, evaluated.

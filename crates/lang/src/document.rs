@@ -48,7 +48,7 @@ enum Place {
 
 impl Places {
     /// Requires that no path of another place collides with it.
-    pub fn add(&mut self, path: &[Component], number: usize) {
+    pub(crate) fn add(&mut self, path: &[Component], number: usize) {
         let Some((last, parents)) = path.split_last() else { return };
         let mut places = self;
         for component in parents {
@@ -61,7 +61,7 @@ impl Places {
     }
 
     /// `doc` with all of them set, as [`with_value`] sets one.
-    pub fn set(&self, doc: Doc, values: &[Value]) -> DocBuf {
+    pub(crate) fn set(&self, doc: Doc, values: &[Value]) -> DocBuf {
         let mut out = DocBuf::new();
         let mut done = vec![false; self.0.len()];
         for (name, old) in doc {

@@ -20,7 +20,8 @@ pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() {
         return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
     }
-    if name.starts_with('$') {
+    // the names of a DBRef's fields
+    if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
         let message = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
         return Err(Error::location(16410, message));
     }

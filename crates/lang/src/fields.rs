@@ -21,7 +21,7 @@ pub(crate) enum Fields<'d> {
 impl<'d> Fields<'d> {
     /// Prepares a document for this many searches. Errors: the statement is to stop.
     #[inline]
-    pub fn of(doc: Doc<'d>, searches: usize) -> Result<Fields<'d>> {
+    pub(crate) fn of(doc: Doc<'d>, searches: usize) -> Result<Fields<'d>> {
         if searches <= SEARCHES_MAX || doc.as_bytes().len() < HASHED_BYTES_MIN {
             return Ok(Fields::Plain(doc));
         }
@@ -29,7 +29,7 @@ impl<'d> Fields<'d> {
     }
 
     #[inline]
-    pub fn get(&self, name: &str) -> Option<ValueRef<'d>> {
+    pub(crate) fn get(&self, name: &str) -> Option<ValueRef<'d>> {
         match self {
             Fields::Plain(doc) => doc.get(name),
             Fields::Hashed(fields) => fields.get(name).copied(),

@@ -215,7 +215,9 @@ fn parse_meta(name: &str, value: ValueRef) -> Result<Option<MetaKind>> {
         (Some(("$meta", _)), Some(_)) => {
             Err(Error::failed_to_parse("Cannot have additional keys in a $meta sort specification"))
         }
-        (Some(("$meta", _)), None) => Err(illegal(name, value)),
+        (Some(("$meta", _)), None) => {
+            Err(Error::location(31138, format!("Illegal $meta sort: {}", text::field(name, value))))
+        }
         _ => Err(Error::location(17312, "$meta is the only expression supported by $sort right now")),
     }
 }

@@ -97,6 +97,23 @@ pub fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering)
     }
 }
 
+/// Like [`slice::sort_unstable_by`], in place as well, but runs the check between its parts.
+pub fn sort_unstable_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
+    // some 10 ms of work
+    const PART_LEN: usize = 32 << 10;
+    let mut rest = vec![values];
+    while let Some(values) = rest.pop() {
+        if values.len() <= PART_LEN {
+            values.sort_unstable_by(&mut compare);
+        } else {
+            let (lower, _, upper) = values.select_nth_unstable_by(values.len() / 2, &mut compare);
+            rest.extend([upper, lower]);
+        }
+        check()?;
+    }
+    Ok(())
+}
+
 /// Runs the check at once: after work whose loops end early when [`tick`] fails, but cannot return an error themselves. The error
 /// that ended them is returned again.
 pub fn check() -> Result<()> {
@@ -210,6 +227,23 @@ mod tests {
         assert_eq!(sorted, expected);
         let stopped = stoppable(|| Err(Error::bad_value("enough")), || sort_by(&mut numbers(), by_first));
         assert_eq!(stopped.unwrap_err().message, "enough");
+    }
+
+    #[test]
+    fn a_sort_in_place_stops_when_the_check_fails() {
+        let numbers = || (0..200_000u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44).collect::<Vec<_>>();
+        let (mut sorted, mut expected) = (numbers(), numbers());
+        sort_unstable_by(&mut sorted, u64::cmp).unwrap();
+        expected.sort_unstable();
+        assert_eq!(sorted, expected);
+        let asked = Rc::new(Cell::new(0));
+        let counted = asked.clone();
+        let check = move || {
+            counted.set(counted.get() + 1);
+            if counted.get() < 4 { Ok(()) } else { Err(Error::bad_value("enough")) }
+        };
+        let stopped = stoppable(check, || sort_unstable_by(&mut numbers(), u64::cmp));
+        assert_eq!((stopped.unwrap_err().message.as_str(), asked.get()), ("enough", 4));
     }
 
     #[test]

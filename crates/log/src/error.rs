@@ -26,6 +26,13 @@ pub enum Error {
     TooLarge { length: usize, max: usize },
     #[error("log position {position} was not appended yet, the last is {appended}")]
     NotAppended { position: Position, appended: Position },
+    /// The record was cut off after it was read or waited for; another one may be in its place.
+    #[error("log record {position} was cut off; the last one then was {last}")]
+    Cut { position: Position, last: Position },
+    #[error("the log is at epoch {current}: epoch {epoch} is over")]
+    StaleEpoch { epoch: u64, current: u64 },
+    #[error("{} {reason}", path.display())]
+    Member { path: PathBuf, reason: &'static str },
     #[error("the log is closed")]
     Closed,
     /// Nothing was changed, unless the text says otherwise.
@@ -52,7 +59,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub fn poisoned(error: impl ToString) -> Failure {
+    pub(crate) fn poisoned(error: impl ToString) -> Failure {
         Failure::Poisoned(error.to_string())
     }
 }

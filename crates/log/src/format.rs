@@ -5,11 +5,13 @@
 //! | offset | size | segment header |
 //! |---|---|---|
 //! | 0 | 8 | magic `ARBORLOG` |
-//! | 8 | 4 | format version (1) |
+//! | 8 | 4 | format version (2) |
 //! | 12 | 4 | salt: random, start value of the header checksums of this segment's records |
 //! | 16 | 8 | sequence number |
 //! | 24 | 8 | floor: last position when the segment was created; all its records lie behind it |
-//! | 32 | 28 | zero |
+//! | 32 | 8 | epoch of the segment's records; 1 in version 1, which has zeros here |
+//! | 40 | 8 | epoch of the record before the segment's first one; 0 if there was none. 1 in version 1 |
+//! | 48 | 12 | zero |
 //! | 60 | 4 | checksum of bytes 0..60 |
 //!
 //! | offset | size | record |
@@ -34,12 +36,18 @@
 //! - L4: the lag never claims too much: `position - lag` was durable when the record was written. Hence a record whose
 //!   claim reaches a bad place proves that the bad place was durable, and the log is damaged, not torn.
 //! - L5: segments are removed from the oldest on, each removal durable before the next; a gap is damage.
-//! - L6: a segment is removed only when a later one holds a durable record, so positions are never given twice.
+//! - L6: a segment is trimmed only when a later one holds a durable record, so positions are never given twice in one
+//!   epoch: only `cut_behind` and `reset` take positions back.
+//! - L7: epochs do not fall from segment to segment, and a new one begins with a new segment. So `(epoch, position)` names a
+//!   record in all copies of a log, and what was cut off differs in its salt from what is written in its place.
 
 use arbor_base::{Fields, paranoid};
 
 pub(crate) const MAGIC: [u8; 8] = *b"ARBORLOG";
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// Epoch of logs that know of none: of version 1, and of new ones.
+pub(crate) const FIRST_EPOCH: u64 = 1;
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 pub(crate) const RECORD_HEADER_BYTES: usize = 28;
 
@@ -60,6 +68,9 @@ pub(crate) struct SegmentHeader {
     pub salt: u32,
     pub sequence: u64,
     pub floor: u64,
+    pub epoch: u64,
+    /// Epoch of the record before the first one of the segment; 0: there was none.
+    pub epoch_before: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,19 +80,21 @@ pub(crate) enum HeaderFault {
 }
 
 impl SegmentHeader {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SEGMENT_HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.salt.to_le_bytes());
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
         bytes.extend_from_slice(&self.floor.to_le_bytes());
+        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&self.epoch_before.to_le_bytes());
         bytes.resize(SEGMENT_HEADER_BYTES - 4, 0);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
     }
 
-    pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, HeaderFault> {
+    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, HeaderFault> {
         let (covered, checksum) = bytes.split_last_chunk::<4>().ok_or(HeaderFault::Invalid("short header"))?;
         let short = HeaderFault::Invalid("short header");
         let mut fields = Fields::new(covered);
@@ -96,15 +109,21 @@ impl SegmentHeader {
         if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
             return Err(HeaderFault::Invalid("segment header checksum"));
         }
-        let header = SegmentHeader::fields(&mut fields).ok_or(short)?;
+        let header = SegmentHeader::fields(&mut fields, version).ok_or(short)?;
         if header.floor >= POSITION_MAX {
             return Err(HeaderFault::Invalid("floor out of range"));
+        }
+        if header.epoch_before > header.epoch {
+            return Err(HeaderFault::Invalid("epoch before the segment is later than its own"));
         }
         Ok(header)
     }
 
-    fn fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
-        Some(SegmentHeader { salt: fields.u32()?, sequence: fields.u64()?, floor: fields.u64()? })
+    fn fields(fields: &mut Fields<'_>, version: u32) -> Option<SegmentHeader> {
+        let (salt, sequence, floor) = (fields.u32()?, fields.u64()?, fields.u64()?);
+        let epochs = (fields.u64()?, fields.u64()?);
+        let (epoch, epoch_before) = if version == 1 { (FIRST_EPOCH, FIRST_EPOCH) } else { epochs };
+        Some(SegmentHeader { salt, sequence, floor, epoch, epoch_before })
     }
 }
 
@@ -126,13 +145,13 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    pub fn new(kind: Kind, position: u64, durable: u64, previous: u32, payload: &[u8]) -> RecordHeader {
+    pub(crate) fn new(kind: Kind, position: u64, durable: u64, previous: u32, payload: &[u8]) -> RecordHeader {
         let payload_checksum = crc32c::crc32c(payload);
         RecordHeader { kind, position, durable: Some(durable), previous, payload_checksum, length: payload.len() }
     }
 
     /// Appends the encoded header and returns its checksum.
-    pub fn encode(&self, salt: u32, to: &mut Vec<u8>) -> u32 {
+    pub(crate) fn encode(&self, salt: u32, to: &mut Vec<u8>) -> u32 {
         let kind: u32 = match self.kind {
             Kind::Data => 1,
             Kind::Mark => 2,
@@ -162,7 +181,7 @@ impl RecordHeader {
     }
 
     /// The header and its checksum, when the bytes are a header of a segment with this salt.
-    pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], salt: u32) -> Option<(RecordHeader, u32)> {
+    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES], salt: u32) -> Option<(RecordHeader, u32)> {
         let (checksum, covered) = bytes.split_first_chunk::<4>()?;
         let checksum = u32::from_le_bytes(*checksum);
         if crc32c::crc32c_append(salt, covered) != checksum {
@@ -196,7 +215,7 @@ mod tests {
 
     #[test]
     fn segment_headers_come_back_and_every_flipped_bit_is_noticed() {
-        let header = SegmentHeader { salt: 0xDEAD_BEEF, sequence: 7, floor: 1 << 40 };
+        let header = SegmentHeader { salt: 0xDEAD_BEEF, sequence: 7, floor: 1 << 40, epoch: 9, epoch_before: 8 };
         let bytes: [u8; SEGMENT_HEADER_BYTES] = header.encode().try_into().unwrap();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         for bit in 0..SEGMENT_HEADER_BYTES * 8 {
@@ -205,8 +224,19 @@ mod tests {
             assert!(SegmentHeader::decode(&damaged).is_err(), "bit {bit}");
         }
         let mut newer = bytes;
-        newer[8] = 2;
-        assert_eq!(SegmentHeader::decode(&newer), Err(HeaderFault::Newer(2)));
+        newer[8] = 3;
+        assert_eq!(SegmentHeader::decode(&newer), Err(HeaderFault::Newer(3)));
+    }
+
+    #[test]
+    fn segment_headers_of_version_1_are_of_the_first_epoch() {
+        let header = SegmentHeader { salt: 5, sequence: 7, floor: 3, epoch: 0, epoch_before: 0 };
+        let mut bytes = header.encode();
+        bytes[8] = 1;
+        let checksum = crc32c::crc32c(&bytes[..60]).to_le_bytes();
+        bytes[60..].copy_from_slice(&checksum);
+        let read = SegmentHeader::decode(&bytes.try_into().unwrap());
+        assert_eq!(read, Ok(SegmentHeader { epoch: 1, epoch_before: 1, ..header }));
     }
 
     #[test]

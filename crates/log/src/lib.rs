@@ -5,7 +5,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `format.rs` | byte layout of segments and records, invariants L1-L6 |
+//! | `format.rs` | byte layout of segments and records, invariants L1-L7 |
 //! | `segment.rs` | one open segment file |
 //! | `scanner.rs` | sequential reading of one segment |
 //! | `recovery.rs` | opening: where the log ends, torn tail or damage |
@@ -13,7 +13,10 @@
 //! | `shared.rs`, `sync_state.rs` | what the log, its background thread and its readers share |
 //! | `sync.rs` | group fsync, the background thread |
 //! | `tail.rs` | the end of the log, and when the background thread is alarmed |
+//! | `cutting.rs`, `cuts.rs` | epochs, cutting off the end, and who must notice |
+//! | `epochs.rs` | which record belongs to which epoch; the comparison of two logs |
 //! | `reader.rs` | reading from a position while the log grows |
+//! | `member.rs` | `arbor.member`: store UUID and highest epoch |
 //! | `log.rs` | [`Log`], which ties them together |
 //!
 //! **Threads and locks.** The writer mutex is held while a group is encoded and written, never during a group fsync.
@@ -44,9 +47,13 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
+mod cuts;
+mod cutting;
+mod epochs;
 mod error;
 mod format;
 mod log;
+mod member;
 mod options;
 mod reader;
 mod recovery;
@@ -59,9 +66,11 @@ mod sync_state;
 mod tail;
 mod writer;
 
+pub use epochs::{Epochs, Matching};
 pub use error::{Error, Result};
 pub use format::PAYLOAD_BYTES_MAX;
 pub use log::Log;
+pub use member::{MEMBER_FILE, Member};
 pub use options::LogOptions;
 pub use reader::Reader;
 pub use shared::SyncListener;

@@ -10,6 +10,8 @@ use arbor_base::Position;
 use arbor_disk::Disk;
 use parking_lot::{Mutex, RwLock};
 
+use crate::cuts::Cuts;
+use crate::epochs::{Epochs, Matching};
 use crate::recovery::{Recovered, recover};
 use crate::shared::{Shared, SyncListener};
 use crate::stats::Counters;
@@ -45,6 +47,7 @@ impl Log {
             segments: RwLock::new(segments),
             prepared: Mutex::new(None),
             tail: Tail::new(appended),
+            cuts: Cuts::default(),
             sync: SyncState::new(appended),
             alarm: Alarm::new(options.commit_interval),
             listener: RwLock::new(None),
@@ -53,8 +56,8 @@ impl Log {
             closed: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let syncer = spawn_syncer(shared.clone())?;
-        Ok(Log { shared, syncer: Mutex::new(Some(syncer)) })
+        let syncer = options.background.then(|| spawn_syncer(shared.clone())).transpose()?;
+        Ok(Log { shared, syncer: Mutex::new(syncer) })
     }
 
     /// Appends one record per payload, all or nothing, in one write. Returns the position of the last one; they are
@@ -117,6 +120,45 @@ impl Log {
             return Ok(());
         }
         self.shared.roll(&mut writer)
+    }
+
+    /// Has later records belong to `epoch`, in a segment of their own. Without effect when they do already. An epoch that is
+    /// begun and has no durable record may be forgotten by a crash.
+    ///
+    /// Errors: [`Error::StaleEpoch`] when the log has records of a later one.
+    pub fn begin_epoch(&self, epoch: u64) -> Result<()> {
+        self.shared.begin_epoch(epoch)
+    }
+
+    /// The epochs of the records that are kept.
+    pub fn epochs(&self) -> Epochs {
+        self.shared.epochs()
+    }
+
+    /// The epoch of a record, also of the one before the first that is kept. `None`: it is not known.
+    pub fn epoch_at(&self, position: Position) -> Option<u64> {
+        let segment = self.shared.segment_holding(position.0).filter(|_| position <= self.appended());
+        segment.map_or_else(|| self.epochs().at(position), |segment| Some(segment.epoch()))
+    }
+
+    /// Compares the end of another log, its last position and the epoch of it, with this one.
+    pub fn compare(&self, position: Position, epoch: u64) -> Matching {
+        self.epochs().compare(position, epoch)
+    }
+
+    /// Cuts off all records behind `position`, durably. Readers that have read further, and threads that wait for what is cut
+    /// off, get [`Error::Cut`].
+    ///
+    /// Errors: after `Poisoned` the cut may be there or not when the log is opened again. `Trimmed`, `NotAppended`: nothing has
+    /// changed.
+    pub fn cut_behind(&self, position: Position) -> Result<()> {
+        self.shared.cut_behind(position.0)
+    }
+
+    /// Drops all records and continues at `first`, after a record of `epoch_before` (0: not known). A crash meanwhile leaves a first
+    /// part of the former log, or an empty one.
+    pub fn reset(&self, first: Position, epoch_before: u64) -> Result<()> {
+        self.shared.reset(first.0, epoch_before)
     }
 
     /// Reads from `from` on (`Position::ZERO` means 1). Records before [`Log::first`] are [`Error::Trimmed`].

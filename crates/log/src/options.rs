@@ -11,12 +11,19 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// Maximum time that appended records stay without a sync. `Duration::MAX`: until a sync is requested.
     pub commit_interval: Duration,
+    /// A thread syncs what was appended. Without it a sync is made where one is waited for, and nowhere else.
+    pub background: bool,
     /// Position of the first record when the directory holds no log yet.
     pub first_position: Position,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { segment_bytes: 64 << 20, commit_interval: Duration::from_millis(100), first_position: Position(1) }
+        LogOptions {
+            segment_bytes: 64 << 20,
+            commit_interval: Duration::from_millis(100),
+            background: true,
+            first_position: Position(1),
+        }
     }
 }

@@ -17,17 +17,25 @@ pub struct Reader {
     /// Position of the next record to hand out.
     next: u64,
     scanner: Option<Scanner>,
+    /// Cuts of the log that are noticed here.
+    generation: u64,
     failed: bool,
 }
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>, from: Position) -> Reader {
-        Reader { shared, next: from.0.max(1), scanner: None, failed: false }
+        let generation = shared.cuts.generation();
+        Reader { shared, next: from.0.max(1), scanner: None, generation, failed: false }
     }
 
     /// Position of the record that `next` returns next.
     pub fn position(&self) -> Position {
         Position(self.next)
+    }
+
+    /// Epoch of the record that was read last; 0 before the first.
+    pub fn epoch(&self) -> u64 {
+        self.scanner.as_ref().map_or(0, |scanner| scanner.segment().epoch())
     }
 
     /// Like `next`, without a copy: the payload stays in the reader's buffer until the next call.
@@ -51,6 +59,31 @@ impl Reader {
 
     /// Moves the scanner behind the record `self.next`; false at the end of the log.
     fn advance(&mut self) -> Result<bool> {
+        loop {
+            let (generation, next) = (self.shared.cuts.generation(), self.next);
+            if generation != self.generation {
+                self.notice_cut(generation)?;
+            }
+            let advanced = self.advance_uncut();
+            if self.shared.cuts.generation() == generation {
+                return advanced;
+            }
+            // It may have been torn by the cut, or be cut off since.
+            self.next = next;
+        }
+    }
+
+    /// Errors: records that were read are no longer there.
+    fn notice_cut(&mut self, generation: u64) -> Result<()> {
+        let kept = self.shared.cuts.kept_since(self.generation);
+        (self.generation, self.scanner) = (generation, None);
+        if self.next - 1 > kept {
+            return Err(Error::Cut { position: Position(self.next - 1), last: Position(kept) });
+        }
+        Ok(())
+    }
+
+    fn advance_uncut(&mut self) -> Result<bool> {
         if self.next > self.shared.appended().0 {
             return Ok(false);
         }

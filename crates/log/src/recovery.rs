@@ -18,9 +18,11 @@ use std::sync::Arc;
 
 use arbor_disk::Disk;
 
-use crate::format::{Kind, POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, position_unchecked};
+use crate::format::{
+    FIRST_EPOCH, Kind, POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, position_unchecked,
+};
 use crate::scanner::{Scanner, Step, Window};
-use crate::segment::{self, Segment};
+use crate::segment::{self, Begin, Segment};
 use crate::{Error, LogOptions, Result};
 
 /// The last segments that are scanned: one that is durable, so that its first position is certain, two that may have
@@ -49,7 +51,8 @@ pub(crate) fn recover(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Resu
     let mut segments = open_segments(disk, dir)?;
     if segments.is_empty() {
         let next = options.first_position.0.clamp(1, POSITION_MAX);
-        let segment = Segment::create(disk, dir, 1, next - 1)?;
+        let begin = Begin { sequence: 1, floor: next - 1, epoch: FIRST_EPOCH, epoch_before: 0 };
+        let segment = Segment::create(disk, dir, begin)?;
         let tail = Tail { next, previous: 0, marked: false };
         return Ok(Recovered { segments: vec![Arc::new(segment)], tail });
     }
@@ -92,6 +95,9 @@ fn open_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Arc<Segment>>> {
             }
             if before.header.floor >= segment.header.floor {
                 return Err(segment.corrupt(0, "floor does not follow the segment before"));
+            }
+            if before.epoch() > segment.epoch() {
+                return Err(segment.corrupt(0, "epoch before that of the segment before"));
             }
         }
         segments.push(Arc::new(segment));

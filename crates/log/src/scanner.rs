@@ -32,37 +32,37 @@ pub(crate) enum Step {
 }
 
 impl Scanner {
-    pub fn new(segment: Arc<Segment>, offset: u64, next: Option<u64>, previous: Option<u32>) -> Scanner {
+    pub(crate) fn new(segment: Arc<Segment>, offset: u64, next: Option<u64>, previous: Option<u32>) -> Scanner {
         Scanner { segment, offset, payload_bytes: 0, window: Window::default(), previous, next }
     }
 
-    pub fn segment(&self) -> &Arc<Segment> {
+    pub(crate) fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
 
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    pub fn previous(&self) -> Option<u32> {
+    pub(crate) fn previous(&self) -> Option<u32> {
         self.previous
     }
 
     /// Continues in the following segment with the same expectations (L1 spans segments) and the same buffer.
-    pub fn enter(&mut self, segment: Arc<Segment>) {
+    pub(crate) fn enter(&mut self, segment: Arc<Segment>) {
         self.segment = segment;
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.window.clear();
     }
 
     /// Payload of the record that the last step answered.
-    pub fn payload(&self) -> &[u8] {
+    pub(crate) fn payload(&self) -> &[u8] {
         let start = self.offset.saturating_sub(self.payload_bytes as u64);
         self.window.held(start, self.payload_bytes).unwrap_or_default()
     }
 
     /// The next record, checked against L1. After `Bad` the scanner stays where it is.
-    pub fn step(&mut self) -> Result<Step> {
+    pub(crate) fn step(&mut self) -> Result<Step> {
         let limit = self.segment.end();
         if self.offset >= limit {
             return Ok(Step::End);
@@ -121,12 +121,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.buffer.clear();
     }
 
     /// The bytes `offset .. offset + length`, or `None` when they reach beyond `limit`.
-    pub fn view(&mut self, file: &dyn File, offset: u64, length: usize, limit: u64) -> Result<Option<&[u8]>> {
+    pub(crate) fn view(&mut self, file: &dyn File, offset: u64, length: usize, limit: u64) -> Result<Option<&[u8]>> {
         if offset.checked_add(length as u64).is_none_or(|end| end > limit) {
             return Ok(None);
         }

@@ -29,6 +29,15 @@ pub(crate) struct Segment {
     landmarks: Mutex<Vec<Landmark>>,
 }
 
+/// The beginning of a segment, apart from its salt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    pub sequence: u64,
+    pub floor: u64,
+    pub epoch: u64,
+    pub epoch_before: u64,
+}
+
 /// The start of some record, so that a reader need not start at the head of the segment.
 #[derive(Clone, Copy, Debug)]
 struct Landmark {
@@ -39,10 +48,11 @@ struct Landmark {
 const LANDMARK_DISTANCE_BYTES: u64 = 256 << 10;
 
 impl Segment {
-    /// Creates a segment whose header and name are durable (L2). An interrupted try leaves an unfinished file, which
+    /// Creates a segment whose header and name are durable (L2), in the place of one with this name. An interrupted try leaves an unfinished file, which
     /// is not used again: a sync that failed on it says nothing about its pages (disk's D2).
-    pub fn create(disk: &dyn Disk, dir: &Path, sequence: u64, floor: u64) -> Result<Segment, Failure> {
-        let header = SegmentHeader { salt: random_salt(), sequence, floor };
+    pub(crate) fn create(disk: &dyn Disk, dir: &Path, begin: Begin) -> Result<Segment, Failure> {
+        let Begin { sequence, floor, epoch, epoch_before } = begin;
+        let header = SegmentHeader { salt: random_salt(), sequence, floor, epoch, epoch_before };
         let path = path(dir, sequence);
         let unfinished = path.with_extension(UNFINISHED);
         if disk.exists(&unfinished)? {
@@ -61,7 +71,7 @@ impl Segment {
     }
 
     /// Opens an existing segment; `end` is the length of the file until recovery says better.
-    pub fn open(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<Segment> {
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<Segment> {
         let path = path(dir, sequence);
         let file = disk.open(&path, OpenMode::ReadWrite)?;
         let len = file.len()?;
@@ -84,37 +94,41 @@ impl Segment {
         Segment { file, first: (header.floor + 1).into(), header, end: end.into(), landmarks: Mutex::default() }
     }
 
-    pub fn sequence(&self) -> u64 {
+    pub(crate) fn sequence(&self) -> u64 {
         self.header.sequence
     }
 
-    pub fn first(&self) -> u64 {
+    pub(crate) fn first(&self) -> u64 {
         self.first.load(Acquire)
     }
 
-    pub fn set_first(&self, position: u64) {
+    pub(crate) fn set_first(&self, position: u64) {
         self.first.store(position, Release);
     }
 
-    pub fn end(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
+        self.header.epoch
+    }
+
+    pub(crate) fn end(&self) -> u64 {
         self.end.load(Acquire)
     }
 
-    pub fn set_end(&self, end: u64) {
+    pub(crate) fn set_end(&self, end: u64) {
         assert!(end >= SEGMENT_HEADER_BYTES as u64, "a segment of {end} bytes has no header");
         self.end.store(end, Release);
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.end() <= SEGMENT_HEADER_BYTES as u64
     }
 
-    pub fn corrupt(&self, offset: u64, reason: &'static str) -> Error {
+    pub(crate) fn corrupt(&self, offset: u64, reason: &'static str) -> Error {
         Error::Corrupt { segment: self.file.path().to_owned(), offset, reason }
     }
 
     /// Remembers the start of a record if it is far enough after the last remembered one.
-    pub fn note(&self, position: u64, offset: u64) {
+    pub(crate) fn note(&self, position: u64, offset: u64) {
         let mut landmarks = self.landmarks.lock();
         let last = landmarks.last().map_or(SEGMENT_HEADER_BYTES as u64, |landmark| landmark.offset);
         if offset >= last + LANDMARK_DISTANCE_BYTES {
@@ -124,8 +138,13 @@ impl Segment {
         }
     }
 
+    /// Forgets the starts of records from `offset` on, which are cut off.
+    pub(crate) fn forget_from(&self, offset: u64) {
+        self.landmarks.lock().retain(|landmark| landmark.offset < offset);
+    }
+
     /// Offset and position of a record at or before the record with this position.
-    pub fn landmark_before(&self, position: u64) -> (u64, u64) {
+    pub(crate) fn landmark_before(&self, position: u64) -> (u64, u64) {
         let landmarks = self.landmarks.lock();
         let behind = landmarks.partition_point(|landmark| landmark.position <= position);
         let nearest = behind.checked_sub(1).and_then(|at| landmarks.get(at));

@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use arbor_base::{Position, paranoid};
 use arbor_disk::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::cuts::Cuts;
 use crate::error::Failure;
 use crate::format::POSITION_MAX;
-use crate::segment::Segment;
+use crate::segment::{Begin, Segment};
 use crate::stats::Counters;
 use crate::sync_state::{Alarm, SyncState};
 use crate::tail::Tail;
@@ -18,8 +20,11 @@ use crate::writer::Writer;
 use crate::{Error, Result};
 
 /// Called with the last durable position by the thread that synced, which holds no lock of the log; it may be called
-/// with an older position later. Returns true if the next sync is needed at once.
+/// with an older position later: late, or because records were cut off. Returns true if the next sync is needed at once.
 pub type SyncListener = Arc<dyn Fn(Position) -> bool + Send + Sync>;
+
+/// The segment that was created ahead, if there is one.
+pub(crate) type Prepared = Option<Segment>;
 
 /// State shared by the log, its background thread and its readers.
 pub(crate) struct Shared {
@@ -31,8 +36,9 @@ pub(crate) struct Shared {
     pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
     /// The segment after the current one, when it was created ahead. Held while it is created; taken inside the writer
     /// mutex.
-    pub(crate) prepared: Mutex<Option<Segment>>,
+    pub(crate) prepared: Mutex<Prepared>,
     pub(crate) tail: Tail,
+    pub(crate) cuts: Cuts,
     pub sync: SyncState,
     pub alarm: Alarm,
     /// Notified of every sync that made something durable.
@@ -51,20 +57,23 @@ impl std::fmt::Debug for Shared {
 }
 
 fn is_ordered(segments: &[Arc<Segment>]) -> bool {
-    segments.is_sorted_by(|one, next| one.sequence() + 1 == next.sequence() && one.first() <= next.first())
+    let follows = |one: &Segment, next: &Segment| {
+        one.sequence() + 1 == next.sequence() && one.first() <= next.first() && one.epoch() <= next.epoch()
+    };
+    segments.is_sorted_by(|one, next| follows(one, next))
 }
 
 impl Shared {
-    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         // A panic inside the writer leaves it as before the append, or poisons the log; see `append`.
         self.writer.lock()
     }
 
-    pub fn appended(&self) -> Position {
+    pub(crate) fn appended(&self) -> Position {
         Position(self.tail.appended())
     }
 
-    pub fn first(&self) -> Position {
+    pub(crate) fn first(&self) -> Position {
         self.segments().first().map_or(Position::ZERO, |segment| Position(segment.first()))
     }
 
@@ -73,24 +82,24 @@ impl Shared {
     }
 
     /// The segment that holds a position, `None` when it was trimmed.
-    pub fn segment_holding(&self, position: u64) -> Option<Arc<Segment>> {
+    pub(crate) fn segment_holding(&self, position: u64) -> Option<Arc<Segment>> {
         let segments = self.segments.read();
         let behind = segments.partition_point(|segment| segment.first() <= position);
         segments.get(behind.checked_sub(1)?).cloned()
     }
 
-    pub fn segment_after(&self, sequence: u64) -> Option<Arc<Segment>> {
+    pub(crate) fn segment_after(&self, sequence: u64) -> Option<Arc<Segment>> {
         let segments = self.segments.read();
         let behind = segments.partition_point(|segment| segment.sequence() <= sequence);
         segments.get(behind).filter(|segment| segment.sequence() == sequence + 1).cloned()
     }
 
-    pub fn is_last(&self, sequence: u64) -> bool {
+    pub(crate) fn is_last(&self, sequence: u64) -> bool {
         let segments = self.segments.read();
         segments.last().is_none_or(|last| last.sequence() == sequence)
     }
 
-    pub fn require_sound(&self) -> Result<()> {
+    pub(crate) fn require_sound(&self) -> Result<()> {
         match self.poisoned.get() {
             Some(context) => Err(Error::Poisoned { context: context.clone() }),
             None => Ok(()),
@@ -98,7 +107,7 @@ impl Shared {
     }
 
     /// Refuses writes from now on; the first reason is kept.
-    pub fn poison(&self, reason: String) -> Error {
+    pub(crate) fn poison(&self, reason: String) -> Error {
         let context = self.poisoned.get_or_init(|| reason).clone();
         Error::Poisoned { context }
     }
@@ -137,19 +146,26 @@ impl Shared {
 
     pub(crate) fn roll(&self, writer: &mut Writer) -> Result<()> {
         let mut prepared = self.prepared();
-        writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
+        let segment = prepared.take();
+        self.roll_to(writer, segment, &mut prepared)
+    }
+
+    /// Requires the lock of the prepared segment until the new one is listed: else another one of its name could be prepared.
+    pub(crate) fn roll_to(&self, writer: &mut Writer, segment: Option<Segment>, prepared: &mut Prepared) -> Result<()> {
+        assert!(prepared.is_none(), "one segment follows the current one");
+        writer.roll(segment).map_err(|failure| self.fail(failure))?;
         let mut segments = self.segments.write();
         segments.push(writer.segment.clone());
         paranoid!(is_ordered(&segments), "L5: segments follow each other without a gap");
         Ok(())
     }
 
-    pub(crate) fn prepared(&self) -> MutexGuard<'_, Option<Segment>> {
+    pub(crate) fn prepared(&self) -> MutexGuard<'_, Prepared> {
         self.prepared.lock()
     }
 
     /// Creates the next segment when the current one is half full, since creating takes two syncs.
-    pub fn prepare_segment(&self) -> Result<()> {
+    pub(crate) fn prepare_segment(&self) -> Result<()> {
         let mut prepared = self.prepared();
         // Looked up inside the lock: no roll happens meanwhile, so the sequence numbers fit.
         let Some(current) = self.segments().pop() else { return Ok(()) };
@@ -157,11 +173,11 @@ impl Shared {
             return Ok(());
         }
         self.require_sound()?;
-        let (sequence, floor) = (current.sequence() + 1, self.appended().0);
+        let (sequence, floor, epoch) = (current.sequence() + 1, self.appended().0, current.epoch());
         if floor >= POSITION_MAX {
             return Ok(());
         }
-        let created = Segment::create(&*self.disk, &self.dir, sequence, floor);
+        let created = Segment::create(&*self.disk, &self.dir, Begin { sequence, floor, epoch, epoch_before: epoch });
         *prepared = Some(created.map_err(|failure| self.fail(failure))?);
         Ok(())
     }
@@ -173,15 +189,18 @@ impl Shared {
         }
     }
 
-    pub fn notify_listener(&self) {
-        let listener = self.listener.read().clone();
-        if listener.is_some_and(|listener| listener(Position(self.sync.durable()))) {
+    pub(crate) fn notify_listener(&self) {
+        // Under the lock, so that a cut comes before the listener reads the position or after it has done its work.
+        let listener = self.listener.read();
+        let again = listener.as_ref().is_some_and(|listener| listener(Position(self.sync.durable())));
+        drop(listener);
+        if again {
             self.alarm.request();
         }
     }
 
     /// After a background sync: the next append alarms again; one that slipped in between is alarmed here.
-    pub fn rearm(&self) {
+    pub(crate) fn rearm(&self) {
         if self.tail.give_back_alarm(self.sync.durable()) {
             self.alarm.appended();
         }
@@ -206,11 +225,13 @@ impl Shared {
         let _one_at_a_time = self.trimming.lock();
         while let Some(oldest) = self.droppable(before) {
             self.require_sound()?;
+            let begun = Instant::now();
             self.disk.remove(oldest.file.path())?;
             self.disk.sync_dir(&self.dir).map_err(|error| self.poison(error.to_string()))?;
             let removed = self.segments.write().remove(0);
             assert!(Arc::ptr_eq(&removed, &oldest), "L5: segments are removed from the oldest on");
             assert!(removed.first() <= before, "segment {} begins after {before}", removed.sequence());
+            self.counters.trimmed(begun.elapsed());
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ pub struct LogStats {
     pub fsyncs: u64,
     pub fsync_micros: u64,
     pub fsync_micros_max: u64,
+    /// Segments removed since the start, and the time that took.
+    pub segments_trimmed: u64,
+    pub trim_micros: u64,
 }
 
 #[derive(Debug, Default)]
@@ -31,23 +34,30 @@ pub(crate) struct Counters {
     fsyncs: AtomicU64,
     fsync_micros: AtomicU64,
     fsync_micros_max: AtomicU64,
+    segments_trimmed: AtomicU64,
+    trim_micros: AtomicU64,
 }
 
 impl Counters {
-    pub fn appended(&self, records: u64, bytes: u64) {
+    pub(crate) fn appended(&self, records: u64, bytes: u64) {
         self.groups.fetch_add(1, Relaxed);
         self.records.fetch_add(records, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    pub fn synced(&self, took: Duration) {
+    pub(crate) fn synced(&self, took: Duration) {
         let micros = took.as_micros() as u64;
         self.fsyncs.fetch_add(1, Relaxed);
         self.fsync_micros.fetch_add(micros, Relaxed);
         self.fsync_micros_max.fetch_max(micros, Relaxed);
     }
 
-    pub fn fill(&self, stats: LogStats) -> LogStats {
+    pub(crate) fn trimmed(&self, took: Duration) {
+        self.segments_trimmed.fetch_add(1, Relaxed);
+        self.trim_micros.fetch_add(took.as_micros() as u64, Relaxed);
+    }
+
+    pub(crate) fn fill(&self, stats: LogStats) -> LogStats {
         LogStats {
             groups: self.groups.load(Relaxed),
             records: self.records.load(Relaxed),
@@ -55,6 +65,8 @@ impl Counters {
             fsyncs: self.fsyncs.load(Relaxed),
             fsync_micros: self.fsync_micros.load(Relaxed),
             fsync_micros_max: self.fsync_micros_max.load(Relaxed),
+            segments_trimmed: self.segments_trimmed.load(Relaxed),
+            trim_micros: self.trim_micros.load(Relaxed),
             ..stats
         }
     }

@@ -7,21 +7,35 @@ use std::time::Instant;
 
 use arbor_base::Position;
 
-use crate::Result;
 use crate::shared::Shared;
 use crate::sync_state::Leadership;
+use crate::{Error, Result};
 
 impl Shared {
     /// Returns when `position`, which was appended, is durable.
-    pub fn sync_to(&self, position: u64) -> Result<()> {
-        if self.sync.durable() >= position || !self.sync.lead_or_wait(position, || self.require_sound())? {
+    pub(crate) fn sync_to(&self, position: u64) -> Result<()> {
+        if self.sync.durable() >= position {
             return Ok(());
         }
-        let leadership = Leadership(&self.sync);
-        self.sync_now()?;
-        drop(leadership);
-        self.notify_listener();
-        Ok(())
+        let generation = self.cuts.generation();
+        let check = || self.require_sound().and_then(|()| self.require_uncut(position, generation));
+        if self.sync.lead_or_wait(position, check)? {
+            let leadership = Leadership(&self.sync);
+            // A cut that came first has made the position one that a sync may never reach.
+            self.require_uncut(position, generation)?;
+            self.sync_now()?;
+            drop(leadership);
+            self.notify_listener();
+        }
+        self.require_uncut(position, generation)
+    }
+
+    /// Errors: the record was cut off since; another one may be in its place.
+    fn require_uncut(&self, position: u64, generation: u64) -> Result<()> {
+        if self.cuts.generation() == generation || position <= self.cuts.kept_since(generation) {
+            return Ok(());
+        }
+        Err(Error::Cut { position: Position(position), last: self.appended() })
     }
 
     /// Syncs everything that is appended when the call begins. Only the leader calls this.

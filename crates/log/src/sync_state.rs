@@ -1,6 +1,6 @@
 //! State of syncing: the durable position, the leader, and the alarm that wakes the background thread.
 
-use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -16,12 +16,28 @@ pub(crate) struct SyncState {
 }
 
 impl SyncState {
-    pub fn new(durable: u64) -> SyncState {
+    pub(crate) fn new(durable: u64) -> SyncState {
         SyncState { durable: durable.into(), ..SyncState::default() }
     }
 
-    pub fn durable(&self) -> u64 {
+    pub(crate) fn durable(&self) -> u64 {
         self.durable.load(Acquire)
+    }
+
+    /// Leads when no other thread does: no sync runs until the returned value is dropped.
+    pub(crate) fn lead(&self) -> Leadership<'_> {
+        let mut leading = self.leading();
+        while *leading {
+            self.done.wait(&mut leading);
+        }
+        *leading = true;
+        drop(leading);
+        Leadership(self)
+    }
+
+    /// Moves the durable position, also backwards. Only the leader calls this.
+    pub(crate) fn set(&self, durable: u64) {
+        self.durable.store(durable, Release);
     }
 
     fn leading(&self) -> MutexGuard<'_, bool> {
@@ -29,7 +45,7 @@ impl SyncState {
     }
 
     /// Sleeps while another thread leads; returns whether the caller leads now (or else `position` is durable).
-    pub fn lead_or_wait(&self, position: u64, poisoned: impl Fn() -> Result<()>) -> Result<bool> {
+    pub(crate) fn lead_or_wait(&self, position: u64, poisoned: impl Fn() -> Result<()>) -> Result<bool> {
         let mut leading = self.leading();
         loop {
             if self.durable() >= position {
@@ -75,16 +91,16 @@ struct AlarmState {
 }
 
 impl Alarm {
-    pub fn new(interval: Duration) -> Alarm {
+    pub(crate) fn new(interval: Duration) -> Alarm {
         Alarm { state: Mutex::new(AlarmState { interval, ..AlarmState::default() }), rung: Condvar::new() }
     }
 
-    pub fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         self.state.lock().interval
     }
 
     /// A shorter interval counts for what waits already.
-    pub fn set_interval(&self, interval: Duration) {
+    pub(crate) fn set_interval(&self, interval: Duration) {
         self.change(|state| state.interval = interval);
     }
 
@@ -93,20 +109,20 @@ impl Alarm {
         self.rung.notify_all();
     }
 
-    pub fn appended(&self) {
+    pub(crate) fn appended(&self) {
         self.change(|state| state.dirty = true);
     }
 
-    pub fn request(&self) {
+    pub(crate) fn request(&self) {
         self.change(|state| state.requested = true);
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.change(|state| state.closing = true);
     }
 
     /// Sleeps until a sync is due; false when the log closes.
-    pub fn wait(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         let mut dirty_since = None;
         let mut state = self.state.lock();
         loop {

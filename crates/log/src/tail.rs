@@ -20,28 +20,33 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    pub fn new(appended: u64) -> Tail {
+    pub(crate) fn new(appended: u64) -> Tail {
         Tail { appended: AtomicU64::new(appended), alarmed: AtomicBool::new(false) }
     }
 
-    pub fn appended(&self) -> u64 {
+    pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Acquire)
     }
 
-    pub fn advance(&self, appended: u64) {
+    pub(crate) fn advance(&self, appended: u64) {
         debug_assert!(self.appended() <= appended, "the end of the log moves back to {appended}");
+        self.appended.store(appended, Release);
+    }
+
+    /// Moves the end back: records were cut off.
+    pub(crate) fn retreat(&self, appended: u64) {
         self.appended.store(appended, Release);
     }
 
     /// Called after [`Tail::advance`]. Returns true if the background thread must be alarmed.
     #[must_use]
-    pub fn take_alarm(&self) -> bool {
+    pub(crate) fn take_alarm(&self) -> bool {
         !self.alarmed.swap(true, AcqRel)
     }
 
     /// The next append alarms again. Returns true if one that came in between must be alarmed here.
     #[must_use]
-    pub fn give_back_alarm(&self, durable: u64) -> bool {
+    pub(crate) fn give_back_alarm(&self, durable: u64) -> bool {
         self.alarmed.swap(false, AcqRel);
         durable < self.appended() && self.take_alarm()
     }

@@ -8,7 +8,7 @@ use arbor_disk::Disk;
 use crate::error::Failure;
 use crate::format::{Kind, PAYLOAD_BYTES_MAX, POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader};
 use crate::recovery::Tail;
-use crate::segment::Segment;
+use crate::segment::{Begin, Segment};
 use crate::{Error, Result};
 
 /// The end of the log. Guarded by the writer mutex of `Log`.
@@ -28,16 +28,22 @@ pub(crate) struct Writer {
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 impl Writer {
-    pub fn new(disk: Arc<dyn Disk>, dir: PathBuf, segment_bytes: u64, segment: Arc<Segment>, tail: Tail) -> Writer {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        segment_bytes: u64,
+        segment: Arc<Segment>,
+        tail: Tail,
+    ) -> Writer {
         Writer { disk, dir, segment_bytes, segment, unsynced: Vec::new(), tail, buffer: Vec::new() }
     }
 
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.tail.next
     }
 
     /// Refuses what cannot be appended, before anything is changed.
-    pub fn check(&self, payloads: &[&[u8]]) -> Result<()> {
+    pub(crate) fn check(&self, payloads: &[&[u8]]) -> Result<()> {
         if let Some(large) = payloads.iter().find(|payload| payload.len() > PAYLOAD_BYTES_MAX) {
             return Err(Error::TooLarge { length: large.len(), max: PAYLOAD_BYTES_MAX });
         }
@@ -48,23 +54,23 @@ impl Writer {
     }
 
     /// Returns true if the next group goes to a new segment.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.segment.end() >= self.segment_bytes && self.segment.first() < self.tail.next
     }
 
     /// Continues in the prepared segment, or else in one created here. Syncs what L3 requires, which is something
     /// only when syncing lags a whole segment behind.
-    pub fn roll(&mut self, prepared: Option<Segment>) -> Result<(), Failure> {
+    pub(crate) fn roll(&mut self, prepared: Option<Segment>) -> Result<(), Failure> {
         for segment in &self.unsynced {
             segment.file.sync_data().map_err(Failure::poisoned)?;
         }
         self.unsynced.clear();
-        let (sequence, floor) = (self.segment.sequence() + 1, self.tail.next - 1);
         let segment = match prepared {
             Some(segment) => segment,
-            None => Segment::create(&*self.disk, &self.dir, sequence, floor)?,
+            None => Segment::create(&*self.disk, &self.dir, self.following(self.segment.epoch()))?,
         };
-        assert_eq!(segment.sequence(), sequence, "the prepared segment follows the current one");
+        assert_eq!(segment.sequence(), self.segment.sequence() + 1, "the prepared segment follows the current one");
+        assert!(segment.epoch() >= self.segment.epoch(), "L7: epochs do not fall");
         segment.set_first(self.tail.next);
         let full = std::mem::replace(&mut self.segment, Arc::new(segment));
         self.unsynced.push(full);
@@ -72,9 +78,30 @@ impl Writer {
         Ok(())
     }
 
+    /// The beginning of the segment after the current one, which holds records.
+    pub(crate) fn following(&self, epoch: u64) -> Begin {
+        let current = &self.segment;
+        Begin { sequence: current.sequence() + 1, floor: self.tail.next - 1, epoch, epoch_before: current.epoch() }
+    }
+
+    /// Creates a segment of another epoch in the place of the current one, which holds no record.
+    pub(crate) fn replace(&mut self, epoch: u64) -> Result<(), Failure> {
+        assert!(self.segment.is_empty(), "a segment with records is not replaced");
+        let (sequence, epoch_before) = (self.segment.sequence(), self.segment.header.epoch_before);
+        let begin = Begin { sequence, floor: self.tail.next - 1, epoch, epoch_before };
+        self.segment = Arc::new(Segment::create(&*self.disk, &self.dir, begin)?);
+        Ok(())
+    }
+
+    /// Continues at another place: after a cut, or in a log that was reset.
+    pub(crate) fn continue_at(&mut self, segment: Arc<Segment>, tail: Tail) {
+        self.unsynced.retain(|unsynced| unsynced.sequence() < segment.sequence());
+        (self.segment, self.tail) = (segment, tail);
+    }
+
     /// Writes one data record per payload. `durable` is a position known durable (L4). Readers see nothing before the
     /// caller publishes the returned end.
-    pub fn write(&mut self, payloads: &[&[u8]], durable: u64) -> Result<u64, Failure> {
+    pub(crate) fn write(&mut self, payloads: &[&[u8]], durable: u64) -> Result<u64, Failure> {
         let (mut tail, start) = (self.tail, self.segment.end());
         let bytes: usize = payloads.iter().map(|payload| payload.len() + RECORD_HEADER_BYTES).sum();
         self.buffer.clear();
@@ -97,7 +124,7 @@ impl Writer {
     }
 
     /// Writes a mark, unless the log already ends with one or there is nothing to mark.
-    pub fn write_mark(&mut self, durable: u64) -> Result<u64, Failure> {
+    pub(crate) fn write_mark(&mut self, durable: u64) -> Result<u64, Failure> {
         let start = self.segment.end();
         if self.tail.marked || self.segment.is_empty() {
             return Ok(start);
@@ -135,14 +162,14 @@ impl Writer {
     }
 
     /// The segments that a sync must cover now, in order, and the last position that it then makes durable.
-    pub fn to_sync(&self) -> (Vec<Arc<Segment>>, u64) {
+    pub(crate) fn to_sync(&self) -> (Vec<Arc<Segment>>, u64) {
         let mut segments = self.unsynced.clone();
         segments.push(self.segment.clone());
         (segments, self.tail.next - 1)
     }
 
     /// Segments before `sequence` were covered by a sync that began when `sequence` was the current one.
-    pub fn synced(&mut self, sequence: u64) {
+    pub(crate) fn synced(&mut self, sequence: u64) {
         self.unsynced.retain(|segment| segment.sequence() >= sequence);
     }
 }

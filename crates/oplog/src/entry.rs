@@ -61,7 +61,7 @@ fn timestamp(time: u64) -> Timestamp {
 const ENTRY_BYTES_MAX: usize = 12 << 20;
 
 /// The entries of a record in order: one per change, or, of a transaction, one for all of them: more than one document holds
-/// are several, the earlier ones marked as partial. `term` is the member's.
+/// are several, the earlier ones marked as partial. `term` is the epoch of the record in the log.
 pub fn entries(record: &Record, term: i64) -> Decoded<Vec<DocBuf>> {
     entries_within(record, term, ENTRY_BYTES_MAX)
 }

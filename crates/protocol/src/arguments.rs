@@ -170,7 +170,7 @@ impl std::fmt::Display for Field<'_> {
     }
 }
 
-fn wrong_type(field: &str, found: ValueRef<'_>, expected: &str) -> Error {
+pub fn wrong_type(field: &str, found: ValueRef<'_>, expected: &str) -> Error {
     let found = type_name(found.ty());
     Error::type_mismatch(format!("BSON field '{field}' is the wrong type '{found}', expected type '{expected}'"))
 }

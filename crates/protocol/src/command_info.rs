@@ -15,6 +15,10 @@ pub struct CommandInfo {
     stable: bool,
     /// Ignores fields that it does not know, as MongoDB does for commands that clients of any version send.
     lenient: bool,
+    /// Has fields that neither the log nor other clients may see.
+    secret: bool,
+    /// Waits for other members: how long it takes says nothing.
+    waits: bool,
     pub kind: Kind,
     pub class: Class,
     pub help: &'static str,
@@ -35,8 +39,9 @@ impl CommandInfo {
     /// A command that is answered from memory.
     pub const fn quick(name: &'static str, help: &'static str) -> CommandInfo {
         let (kind, class) = (Kind::Command, Class::Command);
-        let (runs, lenient) = (Runs::Inline, false);
-        CommandInfo { name, runs, admin_only: false, writes: false, stable: false, lenient, kind, class, help }
+        let (runs, lenient, secret, waits) = (Runs::Inline, false, false, false);
+        let (admin_only, writes, stable) = (false, false, false);
+        CommandInfo { name, runs, admin_only, writes, stable, lenient, secret, waits, kind, class, help }
     }
 
     /// A command that may wait for a disk.
@@ -74,6 +79,16 @@ impl CommandInfo {
         CommandInfo { lenient: true, ..self }
     }
 
+    /// Has fields that neither the log nor other clients may see.
+    pub const fn secret(self) -> CommandInfo {
+        CommandInfo { secret: true, ..self }
+    }
+
+    /// Waits for other members: it is not slow when it takes long.
+    pub const fn waiting(self) -> CommandInfo {
+        CommandInfo { waits: true, ..self }
+    }
+
     pub const fn counted_as(self, kind: Kind) -> CommandInfo {
         CommandInfo { kind, ..self }
     }
@@ -88,6 +103,14 @@ impl CommandInfo {
 
     pub fn ignores_unknown_fields(&self) -> bool {
         self.lenient
+    }
+
+    pub fn has_secrets(&self) -> bool {
+        self.secret
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.waits
     }
 
     pub fn is_in_stable_api(&self) -> bool {

@@ -1,4 +1,5 @@
-//! The fail points that the drivers' own tests use: `failCommand`, `maxTimeAlwaysTimeOut` and `maxTimeNeverTimeOut`.
+//! The fail points that the drivers' own tests use: `failCommand`, `failGetMoreAfterCursorCheckout`, `maxTimeAlwaysTimeOut`,
+//! `maxTimeNeverTimeOut` and `onPrimaryTransactionalWrite`.
 //! Only with `--setParameter enableTestCommands=1`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,8 @@ struct Points {
     fail_command: Option<FailPoint>,
     always_time_out: Option<FailPoint>,
     never_time_out: Option<FailPoint>,
+    get_more: Option<FailPoint>,
+    numbered_write: Option<FailPoint>,
 }
 
 /// Treatment of `maxTimeMS`.
@@ -63,6 +66,8 @@ pub struct Effect {
     pub close_connection: bool,
     pub block: Option<Duration>,
     pub write_concern_error: Option<DocBuf>,
+    /// Error before the commit (`onPrimaryTransactionalWrite`).
+    pub before_commit: Option<Code>,
 }
 
 impl FailPoints {
@@ -73,8 +78,8 @@ impl FailPoints {
             return Err(Error::new(Code::FAIL_POINT_SET_FAILED, format!("{name} not found")));
         };
         let data = match body.get("data") {
-            Some(value) => Data::read(Field::new("configureFailPoint", "data").document(value)?)?,
-            None => Data::default(),
+            Some(value) => Data::read(Field::new("configureFailPoint", "data").document(value)?, name)?,
+            None => Data::read(Doc::empty(), name)?,
         };
         let mode = Mode::read(body.get("mode"))?;
         let hits = slot.as_ref().map_or(0, |before| before.hits);
@@ -100,6 +105,33 @@ impl FailPoints {
         fail.enter().then(|| fail.data.effect.clone())
     }
 
+    /// Returns the error of a `getMore` whose cursor was found.
+    pub fn on_get_more(&self) -> Option<Code> {
+        self.on_point(|points| &mut points.get_more)?.error_code
+    }
+
+    /// Returns the effect on a write of a transaction, or one that can be retried, before it runs or when it is done.
+    pub fn on_numbered_write(&self, is_done: bool) -> Option<Effect> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut points = self.points.lock();
+        let fail = points.numbered_write.as_mut()?;
+        if fail.data.effect.before_commit.is_some() == is_done {
+            return None;
+        }
+        fail.enter().then(|| fail.data.effect.clone())
+    }
+
+    fn on_point(&self, point: impl FnOnce(&mut Points) -> &mut Option<FailPoint>) -> Option<Effect> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut points = self.points.lock();
+        let fail = point(&mut points).as_mut()?;
+        fail.enter().then(|| fail.data.effect.clone())
+    }
+
     /// Returns the treatment of the time limit of an operation that has one.
     pub fn on_time_limit(&self) -> TimeLimit {
         if !self.any.load(Ordering::Relaxed) {
@@ -120,6 +152,8 @@ impl Points {
     fn slot(&mut self, name: &str) -> Option<&mut Option<FailPoint>> {
         match name {
             "failCommand" => Some(&mut self.fail_command),
+            "failGetMoreAfterCursorCheckout" => Some(&mut self.get_more),
+            "onPrimaryTransactionalWrite" => Some(&mut self.numbered_write),
             "maxTimeAlwaysTimeOut" => Some(&mut self.always_time_out),
             "maxTimeNeverTimeOut" => Some(&mut self.never_time_out),
             _ => None,
@@ -127,7 +161,9 @@ impl Points {
     }
 
     fn any(&self) -> bool {
-        self.fail_command.is_some() || self.always_time_out.is_some() || self.never_time_out.is_some()
+        let all =
+            [&self.fail_command, &self.always_time_out, &self.never_time_out, &self.get_more, &self.numbered_write];
+        all.into_iter().any(Option::is_some)
     }
 }
 
@@ -173,8 +209,10 @@ impl Mode {
 }
 
 impl Data {
-    fn read(doc: Doc<'_>) -> Result<Data> {
+    fn read(doc: Doc<'_>, point: &str) -> Result<Data> {
         let mut data = Data::default();
+        // this one closes the connection unless it is said not to
+        data.effect.close_connection = point == "onPrimaryTransactionalWrite";
         let (mut blocks, mut block_ms) = (false, 0);
         for (name, value) in doc {
             let field = Field::new("data", name);
@@ -182,6 +220,7 @@ impl Data {
                 "failCommands" => data.commands = strings(field, value)?,
                 "appName" => data.app_name = Some(field.string(value)?.to_owned()),
                 "errorCode" => data.effect.error_code = Some(Code(field.integer(value)? as i32)),
+                "failBeforeCommitExceptionCode" => data.effect.before_commit = Some(Code(field.integer(value)? as i32)),
                 "errorLabels" => data.effect.error_labels = Some(strings(field, value)?),
                 "closeConnection" => data.effect.close_connection = field.bool(value)?,
                 "blockConnection" => blocks = field.bool(value)?,

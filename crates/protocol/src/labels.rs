@@ -45,6 +45,11 @@ pub fn of(code: Code, body: Doc<'_>) -> Vec<String> {
     labels
 }
 
+/// The labels of an error of the write concern of a command with this body: the write itself is done.
+pub fn of_write_concern(code: Code, body: Doc<'_>) -> Vec<String> {
+    of(code, body).into_iter().filter(|label| label != TRANSIENT).collect()
+}
+
 fn is_transient(code: Code, ends: bool) -> bool {
     LOST_RACE.contains(&code) || code == Code::NO_SUCH_TRANSACTION || (!ends && TRY_LATER.contains(&code))
 }
@@ -75,5 +80,7 @@ mod tests {
         ] {
             assert_eq!(of(code, doc(body).as_doc()), expect, "{body} {code:?}");
         }
+        assert_eq!(of_write_concern(Code::NOT_WRITABLE_PRIMARY, doc(write).as_doc()), [RETRYABLE]);
+        assert!(of_write_concern(Code::NOT_WRITABLE_PRIMARY, doc(inside).as_doc()).is_empty());
     }
 }

@@ -18,6 +18,9 @@
 //! | `process` | statistics of the process and the machine |
 //! | `log` | JSON log lines in MongoDB's layout |
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
 pub mod arguments;
 pub mod cluster_time;
 mod command_info;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use arbor_base::ShardedCounter;
-use arbor_bson::DocBuf;
+use arbor_base::work::Work;
+use arbor_bson::{ArrayBuf, DocBuf};
 
 /// MongoDB's kinds of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +35,49 @@ pub struct Metrics {
     pub documents: Documents,
     pub ttl: Ttl,
     pub asserts_user: ShardedCounter,
+    pub work: WorkCounts,
+    /// Operations that ended at their `maxTimeMS`.
+    pub timed_out: ShardedCounter,
 }
 
-#[derive(Default)]
+/// Latencies are counted by powers of two in microseconds; the last bucket takes all above 35 minutes.
+const BUCKETS: usize = 32;
+
 struct Latency {
     micros: ShardedCounter,
-    ops: ShardedCounter,
+    buckets: Vec<ShardedCounter>,
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        let buckets = std::iter::repeat_with(ShardedCounter::default).take(BUCKETS).collect();
+        Latency { micros: ShardedCounter::default(), buckets }
+    }
+}
+
+impl Latency {
+    fn add(&self, took: Duration) {
+        let micros = took.as_micros() as u64;
+        self.micros.add(micros);
+        let bucket = (micros.max(1).ilog2() as usize).min(BUCKETS - 1);
+        if let Some(bucket) = self.buckets.get(bucket) {
+            bucket.add(1);
+        }
+    }
+
+    /// Number of operations: each is in one bucket.
+    fn ops(&self) -> u64 {
+        self.buckets.iter().map(ShardedCounter::sum).sum()
+    }
+
+    /// Lower bound and count of each bucket that is not empty.
+    fn histogram(&self) -> ArrayBuf {
+        let counts = self.buckets.iter().map(ShardedCounter::sum).enumerate().filter(|(_, count)| *count > 0);
+        let rows: Vec<DocBuf> = counts
+            .map(|(power, count)| DocBuf::new().with("micros", 1i64 << power).with("count", count as i64))
+            .collect();
+        rows.iter().collect()
+    }
 }
 
 struct CommandCount {
@@ -54,6 +92,32 @@ pub struct Documents {
     pub returned: ShardedCounter,
     pub updated: ShardedCounter,
     pub deleted: ShardedCounter,
+}
+
+/// The work of all statements.
+#[derive(Default)]
+pub struct WorkCounts {
+    pub keys_examined: ShardedCounter,
+    pub documents_examined: ShardedCounter,
+    pub sorts: ShardedCounter,
+    pub spills: ShardedCounter,
+    pub write_conflicts: ShardedCounter,
+    pub collection_scans: ShardedCounter,
+}
+
+impl WorkCounts {
+    /// Adds what a statement did.
+    pub fn add(&self, work: &Work) {
+        let each = [
+            (&self.keys_examined, work.keys_examined),
+            (&self.documents_examined, work.documents_examined),
+            (&self.sorts, u64::from(work.sorted)),
+            (&self.spills, work.spills),
+            (&self.write_conflicts, work.write_conflicts),
+            (&self.collection_scans, work.collection_scans),
+        ];
+        each.into_iter().filter(|(_, n)| *n > 0).for_each(|(counter, n)| counter.add(n));
+    }
 }
 
 /// The work of the TTL monitor.
@@ -82,8 +146,7 @@ impl Metrics {
     /// A command that ended.
     pub fn command_ended(&self, name: &str, class: Class, took: Duration, failed: bool) {
         if let Some(latency) = self.latencies.get(class as usize) {
-            latency.micros.add(took.as_micros() as u64);
-            latency.ops.add(1);
+            latency.add(took);
         }
         let index = self.commands.binary_search_by(|command| command.name.cmp(name));
         if let Some(command) = index.ok().and_then(|index| self.commands.get(index)) {
@@ -107,11 +170,20 @@ impl Metrics {
         doc
     }
 
-    pub fn latencies(&self) -> DocBuf {
+    /// Reads, writes and others that ended.
+    pub fn commands_by_class(&self) -> [u64; 3] {
+        self.latencies.each_ref().map(Latency::ops)
+    }
+
+    /// `opLatencies`.
+    pub fn latencies(&self, histograms: bool) -> DocBuf {
         let mut doc = DocBuf::new();
         for (name, latency) in ["reads", "writes", "commands"].iter().zip(&self.latencies) {
-            let entry =
-                DocBuf::new().with("latency", latency.micros.sum() as i64).with("ops", latency.ops.sum() as i64);
+            let mut entry = DocBuf::new();
+            if histograms {
+                entry.append("histogram", &latency.histogram());
+            }
+            let entry = entry.with("latency", latency.micros.sum() as i64).with("ops", latency.ops() as i64);
             doc.append(name, &entry);
         }
         doc.with("transactions", &DocBuf::new().with("latency", 0i64).with("ops", 0i64))

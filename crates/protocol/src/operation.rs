@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Doc, DocBuf, SessionId};
+use arbor_base::work;
+use arbor_bson::{Doc, DocBuf, SessionId, ValueRef};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::log::{iso8601, now_ms};
@@ -23,6 +24,8 @@ pub struct Operations {
 pub struct Slot {
     connection: u64,
     operation: Mutex<Operation>,
+    /// The work of the operation so far.
+    pub work: Arc<work::Running>,
     /// Connection facts for `currentOp`, set by the handshake.
     about: Mutex<About>,
 }
@@ -34,6 +37,8 @@ pub struct About {
     pub remote: String,
     pub app_name: Option<String>,
     pub client: Option<DocBuf>,
+    /// Digest and name of the user who is logged in.
+    pub user: Option<([u8; 32], DocBuf)>,
 }
 
 struct Operation {
@@ -98,7 +103,12 @@ impl Operations {
             killed: Arc::default(),
             progress: None,
         };
-        let slot = Arc::new(Slot { connection, operation: Mutex::new(operation), about: Mutex::new(about) });
+        let slot = Arc::new(Slot {
+            connection,
+            operation: Mutex::new(operation),
+            work: Arc::default(),
+            about: Mutex::new(about),
+        });
         self.slots().insert(connection, slot.clone());
         slot
     }
@@ -112,6 +122,13 @@ impl Operations {
         self.kill_where(|running| running.id == id) > 0
     }
 
+    /// Like [`Operations::kill`], if the operation is of this user.
+    pub fn kill_of(&self, id: u64, user: [u8; 32]) -> bool {
+        let slots = self.slots();
+        let mut own = slots.values().filter(|slot| slot.is_of(user));
+        own.any(|slot| slot.kill_if(|running| running.id == id))
+    }
+
     pub fn kill_session(&self, session: SessionId) -> usize {
         self.kill_where(|running| running.session == Some(session))
     }
@@ -121,22 +138,29 @@ impl Operations {
         self.kill_where(|_| true)
     }
 
+    /// Kills the operations of these kinds.
+    pub fn kill_kinds(&self, kinds: &[&str]) -> usize {
+        self.kill_where(|operation| kinds.contains(&operation.kind))
+    }
+
     fn kill_where(&self, chosen: impl Fn(&Operation) -> bool) -> usize {
         let mut count = 0;
         for slot in self.slots().values() {
-            let operation = slot.operation.lock();
-            if operation.running && chosen(&operation) {
-                operation.killed.store(true, Ordering::Relaxed);
-                count += 1;
-            }
+            count += usize::from(slot.kill_if(&chosen));
         }
         count
     }
 
     /// Running operations as `currentOp` shows them; with `idle` also connections that do nothing.
     pub fn list(&self, host: &str, idle: bool) -> Vec<DocBuf> {
+        self.list_of(host, idle, None)
+    }
+
+    /// Like [`Operations::list`], of one user's connections.
+    pub fn list_of(&self, host: &str, idle: bool, user: Option<[u8; 32]>) -> Vec<DocBuf> {
         let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
-        slots.iter().filter_map(|slot| slot.describe(host, idle)).collect()
+        let own = slots.iter().filter(|slot| user.is_none_or(|user| slot.is_of(user)));
+        own.filter_map(|slot| slot.describe(host, idle)).collect()
     }
 
     pub fn running(&self) -> Running {
@@ -178,6 +202,24 @@ impl Slot {
         Begun { deadline: begin.limit.map(|limit| now + limit), killed: operation.killed.clone() }
     }
 
+    fn kill_if(&self, chosen: impl Fn(&Operation) -> bool) -> bool {
+        let operation = self.operation.lock();
+        let killed = operation.running && chosen(&operation);
+        if killed {
+            operation.killed.store(true, Ordering::Relaxed);
+        }
+        killed
+    }
+
+    fn is_of(&self, user: [u8; 32]) -> bool {
+        self.about.lock().user.as_ref().is_some_and(|(digest, _)| *digest == user)
+    }
+
+    /// Notes who is logged in on the connection.
+    pub fn set_user(&self, user: Option<([u8; 32], DocBuf)>) {
+        self.about.lock().user = user;
+    }
+
     pub fn end(&self) {
         self.operation.lock().running = false;
     }
@@ -217,6 +259,9 @@ impl Slot {
         if let Some(name) = &about.app_name {
             doc.append("appName", name);
         }
+        if let Some((_, user)) = &about.user {
+            doc.append("effectiveUsers", &[user].into_iter().collect::<arbor_bson::ArrayBuf>());
+        }
         if let Some(client) = &about.client {
             doc.append("clientMetadata", client);
         }
@@ -233,6 +278,12 @@ impl Slot {
         doc.append("currentOpTime", &*iso8601(now_ms()));
         if operation.running {
             operation.describe(&mut doc);
+            let (keys, documents) = self.work.examined();
+            if let Some(plan) = self.work.plan() {
+                doc.append("planSummary", &plan);
+                doc.append("keysExamined", keys as i64).append("docsExamined", documents as i64);
+            }
+            doc.append("locks", &DocBuf::new()).append("waitingForLock", false).append("lockStats", &DocBuf::new());
         }
         Some(doc)
     }
@@ -244,8 +295,12 @@ impl Operation {
         self.namespace.clear();
         self.namespace.push_str(db);
         self.namespace.push('.');
-        self.namespace.push_str(match body.first() {
-            Some((_, arbor_bson::ValueRef::String(collection))) => collection,
+        let target = match body.first() {
+            Some(("getMore", _)) => body.get("collection"),
+            first => first.map(|(_, value)| value),
+        };
+        self.namespace.push_str(match target {
+            Some(ValueRef::String(collection)) => collection,
             _ => "$cmd",
         });
         self.command.clear();
@@ -287,7 +342,6 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arbor_bson::ValueRef;
 
     const SESSION: SessionId = SessionId { id: uuid::Uuid::from_u128(7), user: [7; 32] };
 

@@ -57,6 +57,25 @@ pub fn extra_info() -> DocBuf {
         .with("threads", number(&status, "Threads:"))
 }
 
+/// Memory of the machine, time of its CPUs and its load, as `getDiagnosticData` has them.
+pub fn system_metrics() -> DocBuf {
+    let memory = read("/proc/meminfo");
+    let mut of_memory = DocBuf::new();
+    for name in ["MemTotal", "MemFree", "MemAvailable", "Buffers", "Cached", "Dirty", "SwapTotal", "SwapFree"] {
+        of_memory.append(&format!("{name}_kb"), number(&memory, &format!("{name}:")));
+    }
+    let stat = read("/proc/stat");
+    let mut of_cpus = DocBuf::new().with("num_cpus", cores() as i32);
+    let ticks = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let names = ["user_ms", "nice_ms", "system_ms", "idle_ms", "iowait_ms", "irq_ms", "softirq_ms", "steal_ms"];
+    for (name, ticks) in names.iter().zip(ticks) {
+        // a tick is a hundredth of a second
+        of_cpus.append(name, ticks.parse::<i64>().unwrap_or(0) * 10);
+    }
+    of_cpus.append("ctxt", number(&stat, "ctxt ")).append("processes", number(&stat, "processes "));
+    DocBuf::new().with("cpu", &of_cpus).with("memory", &of_memory)
+}
+
 /// `hostInfo`.
 pub fn host_info(doc: &mut DocBuf) {
     let kernel = read("/proc/sys/kernel/osrelease");

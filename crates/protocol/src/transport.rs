@@ -1,17 +1,57 @@
 //! Interface between the network and the commands: connections and their requests.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Both ends of a connection and its number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// From 1; never used again in this process.
     pub connection: u64,
+    /// The loopback address with port 0, if the client came through a Unix socket.
     pub remote: SocketAddr,
     pub local: SocketAddr,
     /// Open connections, this one included.
     pub open: usize,
+    /// Path of the Unix socket through which the client came; None: it came through the network.
+    pub unix: Option<Arc<str>>,
+    /// None: the connection is in plain text.
+    pub tls: Option<Arc<TlsFacts>>,
+}
+
+/// Facts about a connection from its handshake of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// Name by which the client addressed the server (SNI).
+    pub server_name: Option<String>,
+    /// Certificate of the client in DER, verified against the authority; None: it showed none.
+    pub certificate: Option<Vec<u8>>,
+}
+
+/// Reason why a connection was closed before its first request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many connections are open as there may be.
+    TooMany,
+    /// As many connections of this address are open as there may be.
+    TooManyOfAddress,
+    /// The handshake of TLS failed, or there was none although there has to be one.
+    Tls(String),
+}
+
+impl Peer {
+    pub fn new(connection: u64, remote: SocketAddr, local: SocketAddr, open: usize) -> Peer {
+        Peer { connection, remote, local, open, unix: None, tls: None }
+    }
+
+    /// Returns the client's end as the log and `currentOp` show it.
+    pub fn client(&self) -> String {
+        match self.unix {
+            Some(_) => "anonymous unix socket".to_owned(),
+            None => self.remote.to_string(),
+        }
+    }
 }
 
 /// Thread on which a request runs.
@@ -49,6 +89,10 @@ pub struct NetworkStatistics {
     /// Requests that ran on the blocking pool.
     pub requests_pooled: u64,
     pub panics: u64,
+    /// Connections closed because nothing, or no whole frame, arrived in time before a login.
+    pub silent: u64,
+    /// Handshakes of TLS that failed.
+    pub tls_failed: u64,
     /// Connections closed because a frame did not arrive in time, or a reply was not read in time while memory was scarce.
     pub slow_frames: u64,
     /// Connections closed because there was no memory for a message in time.

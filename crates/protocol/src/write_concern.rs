@@ -22,6 +22,8 @@ pub struct WriteConcern {
     pub refused: Option<Refused>,
     /// Longest wait for the write to be durable after it is visible. Set only if the write is not `journaled`.
     pub patience: Option<Duration>,
+    /// More members than one that are to have the write on their disks.
+    pub copies: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,12 @@ impl<'a> WriteConcernSpec<'a> {
             match name {
                 "w" => given.w = Some(W::read(field, value)?),
                 "j" | "fsync" => given.journaled = Some(given.journaled == Some(true) || field.bool(value)?),
-                "wtimeout" => given.timeout_ms = field.integer(value).unwrap_or(0),
+                "wtimeout" => {
+                    given.timeout_ms = field.integer(value).unwrap_or(0);
+                    if given.timeout_ms > i64::from(i32::MAX) {
+                        return Err(Error::failed_to_parse("wtimeout must be a 32-bit integer"));
+                    }
+                }
                 "provenance" => drop(field.one_of(value, PROVENANCES)?),
                 "wElectionId" | "wOpTime" | "getLastError" => {}
                 _ => return Err(field.unknown()),
@@ -95,6 +102,10 @@ impl<'a> WriteConcernSpec<'a> {
             journaled: self.journaled.unwrap_or(majority && majority_is_journaled),
             refused,
             patience: None,
+            copies: match self.w {
+                Some(W::Number(members @ 2..)) => Some(members),
+                _ => None,
+            },
         }
     }
 
@@ -148,12 +159,17 @@ impl<'a> W<'a> {
             ValueRef::String("majority") => Ok(W::Majority),
             ValueRef::String(mode) => Ok(W::Mode(mode)),
             ValueRef::Double(number) if number.is_nan() => Err(Error::failed_to_parse("w has to be a number, not NaN")),
-            ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) => match field.integer(value)? {
-                members @ 0..=MEMBERS_MAX => Ok(W::Number(members)),
-                members => Err(Error::failed_to_parse(format!(
-                    "w has to be a non-negative number and not greater than {MEMBERS_MAX}; found: {members}"
-                ))),
-            },
+            ValueRef::Decimal128(number) if number.is_nan() => {
+                Err(Error::failed_to_parse("w has to be a number, not NaN"))
+            }
+            ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) | ValueRef::Decimal128(_) => {
+                match field.integer(value)? {
+                    members @ 0..=MEMBERS_MAX => Ok(W::Number(members)),
+                    members => Err(Error::failed_to_parse(format!(
+                        "w has to be a non-negative number and not greater than {MEMBERS_MAX}; found: {members}"
+                    ))),
+                }
+            }
             _ => Err(Error::failed_to_parse("w has to be a number or string")),
         }
     }

@@ -10,14 +10,11 @@ use std::time::Duration;
 
 use arbor_base::memory::{self, Class, Reservation};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, INTERNAL_SIZE_MAX, ValueRef};
-use arbor_lang::Code;
+use arbor_lang::{Code, stop};
 use arbor_store::Namespace;
 
 use crate::feed::Woken;
-use crate::oplog::OplogTail;
-use crate::running_plan::RunningPlan;
-use crate::stream::ChangeStream;
-use crate::tail::Tail;
+use crate::plan::summary::Summary;
 use crate::{Error, Interrupt, Result};
 
 /// Documents of the first batch when the client does not say.
@@ -73,22 +70,54 @@ pub struct Cursor {
     killed: Option<Arc<AtomicBool>>,
     returned: u64,
     batches: u64,
+    /// The plans, from the first batch on.
+    summary: Option<Summary>,
 }
 
 enum Source {
-    Plan(RunningPlan),
     Documents(VecDeque<DocBuf>),
-    /// Tail of a capped collection.
-    Tail(Box<Tail>),
-    Stream(Box<ChangeStream>),
-    Oplog(Box<OplogTail>),
     /// Result of a query for one `_id`.
     Document(Option<DocBuf>),
+    Rows(Box<dyn RowSource>),
+}
+
+/// The rows of a cursor: of a plan, of a tail of the log or of a collection, of another server.
+pub(crate) trait RowSource: Send {
+    /// Fills a batch. Returns true if nothing can follow.
+    fn fill(&mut self, filler: &mut Filler, namespace: &Namespace, interrupt: &Interrupt) -> Result<bool>;
+
+    /// Returns true if a batch may block its thread until there is memory for it.
+    fn may_block(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the source ends by itself: `maxTimeMS` then is for all of its batches.
+    fn has_end(&self) -> bool {
+        false
+    }
+
+    /// Returns the event to wait for after a batch without documents. None: nothing, or the batch has waited itself.
+    fn woken(&self) -> Option<Woken> {
+        None
+    }
+
+    /// Returns the position from which a resumed change stream misses nothing after the last batch.
+    fn resume_token(&self) -> Option<DocBuf> {
+        None
+    }
+
+    /// Returns true if a batch waits when there is nothing new; `patience` sets its timeout from now on.
+    fn await_for(&mut self, _patience: Option<Duration>) -> bool {
+        false
+    }
+
+    /// Called when the cursor begins to wait for its client.
+    fn rest(&mut self) {}
 }
 
 impl Cursor {
-    pub(crate) fn over_plan(namespace: Namespace, plan: RunningPlan) -> Cursor {
-        Cursor::new(namespace, Source::Plan(plan))
+    pub(crate) fn over_rows(namespace: Namespace, rows: impl RowSource + 'static) -> Cursor {
+        Cursor::new(namespace, Source::Rows(Box::new(rows)))
     }
 
     /// A cursor over documents that are already there (listCollections and the like).
@@ -96,45 +125,28 @@ impl Cursor {
         Cursor::new(namespace, Source::Documents(docs.into_iter().collect()))
     }
 
-    pub(crate) fn over_tail(namespace: Namespace, tail: Tail) -> Cursor {
-        Cursor::new(namespace, Source::Tail(Box::new(tail)))
-    }
-
-    pub(crate) fn over_stream(namespace: Namespace, stream: ChangeStream) -> Cursor {
-        Cursor::new(namespace, Source::Stream(Box::new(stream)))
-    }
-
-    pub(crate) fn over_oplog(namespace: Namespace, tail: OplogTail) -> Cursor {
-        Cursor::new(namespace, Source::Oplog(Box::new(tail)))
+    fn rows(&self) -> Option<&dyn RowSource> {
+        match &self.source {
+            Source::Rows(rows) => Some(&**rows),
+            Source::Documents(_) | Source::Document(_) => None,
+        }
     }
 
     /// Returns the event to wait for after a batch without documents. None: nothing, or the batch has waited itself.
     pub fn woken(&self) -> Option<Woken> {
-        match &self.source {
-            Source::Stream(stream) => Some(stream.woken()),
-            Source::Oplog(tail) => tail.woken(),
-            _ => None,
-        }
+        self.rows()?.woken()
     }
 
     /// Returns the position from which a resumed change stream misses nothing after the last batch.
     pub fn resume_token(&self) -> Option<DocBuf> {
-        match &self.source {
-            Source::Stream(stream) => Some(stream.resume_token()),
-            _ => None,
-        }
+        self.rows()?.resume_token()
     }
 
     /// Returns true if a batch waits when there is nothing new; `patience` sets its timeout from now on.
     pub fn await_for(&mut self, patience: Option<Duration>) -> bool {
         match &mut self.source {
-            Source::Tail(tail) if tail.patience.is_some() => {
-                tail.patience = patience.or(tail.patience);
-                true
-            }
-            Source::Stream(_) => true,
-            Source::Oplog(tail) => tail.woken().is_some(),
-            _ => false,
+            Source::Rows(rows) => rows.await_for(patience),
+            Source::Documents(_) | Source::Document(_) => false,
         }
     }
 
@@ -145,7 +157,18 @@ impl Cursor {
     fn new(namespace: Namespace, source: Source) -> Cursor {
         let (waiting, time_left, killed) = (None, None, None);
         let idle = memory::process().reservation(Class::Batch);
-        Cursor { namespace, source, waiting, idle, last_bytes: 0, time_left, killed, returned: 0, batches: 0 }
+        Cursor {
+            namespace,
+            source,
+            waiting,
+            idle,
+            last_bytes: 0,
+            time_left,
+            killed,
+            returned: 0,
+            batches: 0,
+            summary: None,
+        }
     }
 
     pub fn namespace(&self) -> &Namespace {
@@ -184,35 +207,25 @@ impl Cursor {
     }
 
     fn fill_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
-        let may_wait = matches!(self.source, Source::Plan(_));
+        match &self.summary {
+            Some(summary) => summary.note_again(),
+            None => self.summary = Some(Summary::noted()),
+        }
+        let may_wait = self.rows().is_some_and(RowSource::may_block);
         let mut filler = Filler::new(limit, self.waiting.take(), may_wait);
-        filler.wait_for_first(self.last_bytes);
+        filler.wait_for_first(self.last_bytes)?;
         let exhausted = match &mut self.source {
             Source::Documents(docs) => {
                 filler.fill(|| Ok(docs.pop_front()))?;
                 docs.is_empty()
             }
-            Source::Tail(tail) => tail.fill(&mut filler, interrupt)?,
-            Source::Stream(stream) => stream.fill(&mut filler, interrupt)?,
-            Source::Oplog(tail) => tail.fill(&mut filler, interrupt)?,
             Source::Document(doc) => {
                 filler.fill(|| Ok(doc.take()))?;
                 doc.is_none()
             }
-            Source::Plan(plan) => {
-                plan.resume(&self.namespace)?;
-                let (mut run, root) = plan.run(interrupt);
-                let ended = filler.fill(|| Ok(root.next(&mut run)?.map(|row| row.document)))?;
-                let exhausted = ended || root.is_done();
-                if !exhausted {
-                    root.suspend(&mut run);
-                }
-                drop(run);
-                plan.release_if_read();
-                exhausted
-            }
+            Source::Rows(rows) => rows.fill(&mut filler, &self.namespace, interrupt)?,
         };
-        let has_end = !matches!(self.source, Source::Tail(_) | Source::Stream(_) | Source::Oplog(_));
+        let has_end = self.rows().is_none_or(RowSource::has_end);
         self.time_left = interrupt.remaining().filter(|_| has_end);
         self.waiting = filler.waiting;
         self.idle.set(self.waiting.as_ref().map_or(0, |doc| doc.as_bytes().len()));
@@ -226,8 +239,8 @@ impl Cursor {
 
     /// Called when the cursor begins to wait for its client.
     pub(crate) fn rest(&mut self) {
-        if let Source::Plan(plan) = &mut self.source {
-            plan.put_aside();
+        if let Source::Rows(rows) = &mut self.source {
+            rows.rest();
         }
     }
 
@@ -290,8 +303,8 @@ const REPLY_COPIES: usize = 2;
 /// A document that is read has a copy in the engine's cursor, one of its own, and one in the batch.
 const READ_COPIES: usize = 3;
 
-/// Maximum wait of a large document for memory.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum wait of a large document for memory: longer than slow clients may keep it while others wait.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Filler {
     fn new(limit: BatchLimit, waiting: Option<DocBuf>, may_wait: bool) -> Filler {
@@ -299,11 +312,13 @@ impl Filler {
         Filler { docs: ArrayBuf::new(), limit, waiting, reservation, may_wait, last_bytes: 0 }
     }
 
-    /// Waits until there is memory for a document of this many bytes, before it is read.
-    fn wait_for_first(&mut self, bytes: usize) {
-        if bytes >= LARGE_BYTES_MIN && self.may_wait && self.limit.docs > 0 {
-            self.reservation.wait_for_all(READ_COPIES * bytes, MEMORY_PATIENCE);
+    /// Waits until there is memory for a document of this many bytes, before it is read. Errors: the statement ended meanwhile.
+    fn wait_for_first(&mut self, bytes: usize) -> Result<()> {
+        if bytes < LARGE_BYTES_MIN || !self.may_wait || self.limit.docs == 0 {
+            return Ok(());
         }
+        self.reservation.wait_for_all_while(READ_COPIES * bytes, MEMORY_PATIENCE, || stop::check().is_ok());
+        Ok(stop::check()?)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -324,9 +339,10 @@ impl Filler {
     }
 
     /// For the one document that a batch has at least: a large one waits a while until others have sent theirs.
-    fn wait_for_memory(&mut self, bytes: usize) {
-        self.wait_for_first(bytes);
+    fn wait_for_memory(&mut self, bytes: usize) -> Result<()> {
+        self.wait_for_first(bytes)?;
         self.reservation.cover(REPLY_COPIES * bytes);
+        Ok(())
     }
 
     /// Returns true if the source ended.
@@ -347,7 +363,7 @@ impl Filler {
                 return Ok(false);
             }
             if !is_covered {
-                self.wait_for_memory(bytes);
+                self.wait_for_memory(bytes)?;
             }
             self.last_bytes = doc.as_bytes().len();
             self.docs.push(&doc);

@@ -12,7 +12,7 @@ use arbor_txn::{Durability, ReadView, Transactions};
 
 use crate::feed::Feed;
 use crate::stream::ImagesExpiry;
-use crate::{CursorRegistry, PlanCache, Result};
+use crate::{CursorRegistry, IndexFilters, PlanCache, QuerySettings, Result};
 
 /// Memory limit of one blocking operator, and the directory for the rest.
 #[derive(Clone, Debug)]
@@ -82,6 +82,15 @@ impl Settings {
 /// which document and why.
 pub type WarnOfMismatch = Box<dyn Fn(&Namespace, &DocBuf) + Send + Sync>;
 
+/// Collections without rows of their own: the server's state as documents, which can only be read.
+pub trait ServerCollections: Send + Sync {
+    /// Returns true if the name is that of such a collection.
+    fn has(&self, namespace: &Namespace) -> bool;
+
+    /// Returns the documents of a collection that is there.
+    fn documents(&self, namespace: &Namespace) -> Result<Vec<DocBuf>>;
+}
+
 /// Shared by all connections.
 pub struct Database {
     pub store: Arc<Store>,
@@ -89,10 +98,14 @@ pub struct Database {
     pub cursors: CursorRegistry,
     pub settings: Settings,
     pub plan_cache: PlanCache,
+    pub index_filters: IndexFilters,
+    pub query_settings: QuerySettings,
     pub feed: Arc<Feed>,
     pub images_expiry: Arc<ImagesExpiry>,
     /// None: mismatches are not reported.
     pub on_mismatch: Option<WarnOfMismatch>,
+    /// None: there are no such collections.
+    pub server_collections: Option<Box<dyn ServerCollections>>,
 }
 
 impl Database {
@@ -106,15 +119,26 @@ impl Database {
             cursors: CursorRegistry::default(),
             settings,
             plan_cache: PlanCache::default(),
+            index_filters: IndexFilters::default(),
+            query_settings: QuerySettings::default(),
             feed,
             images_expiry: Arc::new(ImagesExpiry::new(-1)),
             on_mismatch: None,
+            server_collections: None,
         }
     }
 
     /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.
     pub(crate) fn snapshot(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, ReadView)>> {
         Ok(self.store.snapshot(namespace)?)
+    }
+
+    pub(crate) fn has_of_server(&self, namespace: &Namespace) -> bool {
+        self.server_collections.as_ref().is_some_and(|own| own.has(namespace))
+    }
+
+    pub(crate) fn documents_of_server(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {
+        self.server_collections.as_ref().map_or_else(|| Ok(Vec::new()), |own| own.documents(namespace))
     }
 
     pub(crate) fn warn_of_mismatch(&self, collection: &Collection, info: &DocBuf) {

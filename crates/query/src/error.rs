@@ -25,6 +25,9 @@ pub enum Error {
     /// A trial's slice is exhausted; never leaves this crate.
     #[error("plan trial slice exhausted")]
     Paused,
+    /// An error of a statement that was right: what was being done, and the error itself.
+    #[error("{what} :: caused by :: {error}")]
+    During { what: &'static str, error: Box<Error> },
 }
 
 impl Error {
@@ -34,6 +37,14 @@ impl Error {
 
     pub fn bad_value(message: impl Into<String>) -> Error {
         Error::new(Code::BAD_VALUE, message)
+    }
+
+    /// Returns the error with what was being done when it occurred.
+    pub(crate) fn during(self, what: &'static str) -> Error {
+        match self {
+            error @ Error::During { .. } => error,
+            error => Error::During { what, error: Box::new(error) },
+        }
     }
 
     /// Something that cannot be unless this crate or the data below it is broken.
@@ -46,6 +57,7 @@ impl Error {
         match self {
             Error::Lang(_) | Error::DocumentInvalid { .. } => true,
             Error::Store(error) => !matches!(error, arbor_store::Error::Txn(_)),
+            Error::During { error, .. } => error.concerns_document(),
             _ => false,
         }
     }
@@ -56,6 +68,7 @@ impl MaybeConflict for Error {
         match self {
             Error::Txn(error) => error.is_conflict(),
             Error::Store(error) => error.is_conflict(),
+            Error::During { error, .. } => error.is_conflict(),
             _ => false,
         }
     }

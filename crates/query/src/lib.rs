@@ -8,12 +8,13 @@
 //! | [`database`] | [`Database`]: what every statement runs on |
 //! | [`scope`] | [`Scope`]: in which transaction a statement runs |
 //! | `last_commit` | [`LastCommit`]: where in the log a command's last commit is |
-//! | `source` | resolving a name: a collection, a view, a time series, the oplog, `system.views` |
+//! | `source` | resolving a name: a collection, a view, a time series, the oplog, `system.views`, the server's state |
 //! | `names` | where statements find collections by name |
 //! | `journal` | what retryable statements have done |
 //! | `plan` | the planner: from filters to index bounds to a plan |
 //! | `operator` | streaming operators, one file each |
 //! | `read` | find, count, distinct |
+//! | `query_shape`, `query_settings` | statements without their constants, and what was set for them |
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
 //! | `tail` | tailable cursors |
@@ -40,10 +41,13 @@ mod operator;
 pub mod oplog;
 pub mod outcome;
 mod plan;
+mod query_settings;
+mod query_shape;
 mod read;
 pub mod registry;
 mod running_plan;
 pub mod scope;
+mod shard_key;
 mod source;
 pub mod spec;
 pub mod stream;
@@ -53,27 +57,32 @@ mod validator;
 mod view;
 mod write;
 
-pub use aggregate::{aggregate, aggregate_documents};
+pub use aggregate::{Elsewhere, aggregate, aggregate_documents, aggregate_rows, clone_as_capped};
 pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
-pub use database::{Database, Memory, Settings, WarnOfMismatch};
+pub use database::{Database, Memory, ServerCollections, Settings, WarnOfMismatch};
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::{Interrupt, KILLED, TIME_EXPIRED};
 pub use journal::{Executed, StatementJournal};
 pub use last_commit::LastCommit;
+pub use operator::Rows;
 pub use outcome::{
     DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateDone, UpdateOutcome, Upserted, WriteError,
 };
-pub use plan::{PlanCache, ShapeHash};
-pub use read::{count, distinct, find};
+pub use plan::{AllowedIndexes, DocOrName, FilteredQuery, IndexFilters, PlanCache, ShapeHash, summary};
+pub use query_settings::{IndexHints, QuerySettings, Setting, SettingsQuery};
+pub use query_shape::QueryShape;
+pub use read::{count, distinct, find, is_point_query};
 pub use registry::{
     CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed, OPEN_MAX as CURSORS_MAX,
 };
 pub use scope::{Scope, StatementNumbers, check_writable};
+pub use shard_key::{KeySpan, shard_key_hash, shard_key_spans};
 pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,
 };
+pub use time_series::{bucket_options, create as create_time_series};
 pub use validator::{check_validator, count_mismatches};
 pub use view::check_view;
 pub use write::{delete, expire, expire_clustered, find_and_modify, insert, update};

@@ -6,30 +6,42 @@ use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::ReadView;
 
 use crate::Result;
+use crate::aggregate::Elsewhere;
 
 #[derive(Clone)]
-pub struct Names {
+pub(crate) struct Names {
     store: Arc<Store>,
     /// None: names are those of the moment at which they are looked up.
     view: Option<ReadView>,
+    /// The collections are on other servers.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
 impl Names {
-    pub fn now(store: &Arc<Store>) -> Names {
-        Names { store: store.clone(), view: None }
+    pub(crate) fn now(store: &Arc<Store>) -> Names {
+        Names { store: store.clone(), view: None, elsewhere: None }
     }
 
     /// As the view shows them.
-    pub fn at(store: &Arc<Store>, view: ReadView) -> Names {
-        Names { store: store.clone(), view: Some(view) }
+    pub(crate) fn at(store: &Arc<Store>, view: ReadView) -> Names {
+        Names { store: store.clone(), view: Some(view), elsewhere: None }
+    }
+
+    /// Returns the names of collections that are on other servers, if there are such.
+    pub(crate) fn reading(self, elsewhere: Option<Arc<dyn Elsewhere>>) -> Names {
+        Names { elsewhere, ..self }
+    }
+
+    pub(crate) fn elsewhere(&self) -> Option<&Arc<dyn Elsewhere>> {
+        self.elsewhere.as_ref()
     }
 
     /// Views have no past: they are those of now.
-    pub fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+    pub(crate) fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
         match &self.view {
             None => Ok(self.store.collection(namespace)),
             Some(view) => Ok(self.store.collection_in(view, namespace)?),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{Shares, Stamp};
+use arbor_base::{ShardedCounter, Shares, Stamp};
 use arbor_lang::Code;
 use arbor_store::Namespace;
 use parking_lot::{Mutex, MutexGuard};
@@ -34,6 +34,8 @@ pub struct CursorOptions {
     pub no_timeout: bool,
     /// Number of the connection that opened it.
     pub owner: u64,
+    /// Digest of the user that opened it; None: none was logged in.
+    pub user: Option<[u8; 32]>,
 }
 
 impl CursorOptions {
@@ -45,6 +47,9 @@ impl CursorOptions {
 #[derive(Default)]
 pub struct CursorRegistry {
     entries: Mutex<Entries>,
+    /// Cursors that were closed because their client did not come back.
+    pub timed_out: ShardedCounter,
+    pub opened: ShardedCounter,
 }
 
 #[derive(Default)]
@@ -87,6 +92,7 @@ pub struct CursorInfo {
     pub id: i64,
     pub namespace: Namespace,
     pub session: Option<Vec<u8>>,
+    pub user: Option<[u8; 32]>,
     pub in_use: bool,
     pub no_timeout: bool,
     pub idle: Duration,
@@ -115,6 +121,7 @@ impl CursorRegistry {
         };
         entries.by_id.insert(id, entry);
         entries.rest(id);
+        self.opened.add(1);
         // its snapshot is released outside of the lock
         drop(entries);
         drop(forgotten);
@@ -179,10 +186,12 @@ impl CursorRegistry {
 
     /// Closes idle cursors; the server calls it periodically. Returns how many.
     pub fn reap(&self, now: Instant, timeout: Duration) -> usize {
-        self.kill_where(|entry| {
+        let reaped = self.kill_where(|entry| {
             let idle = now.saturating_duration_since(entry.last_used);
             entry.cursor.is_some() && !entry.options.no_timeout && idle >= timeout
-        })
+        });
+        self.timed_out.add(reaped as u64);
+        reaped
     }
 
     pub fn len(&self) -> usize {
@@ -199,6 +208,7 @@ impl CursorRegistry {
             id: *id,
             namespace: entry.namespace.clone(),
             session: entry.options.session.clone(),
+            user: entry.options.user,
             in_use: entry.cursor.is_none(),
             no_timeout: entry.options.no_timeout,
             idle: now.saturating_duration_since(entry.last_used),
@@ -332,7 +342,8 @@ mod tests {
     fn cursors_end_with_their_transaction_or_session() {
         let registry = CursorRegistry::default();
         let open = |session: &[u8], transaction| {
-            let options = CursorOptions { session: Some(session.to_vec()), transaction, no_timeout: false, owner: 1 };
+            let options =
+                CursorOptions { session: Some(session.to_vec()), transaction, owner: 1, ..CursorOptions::default() };
             registry.insert(Cursor::over_documents(namespace("db.c"), []), options)
         };
         let (plain, inside, other) = (open(b"a", None), open(b"a", Some(1)), open(b"b", Some(1)));

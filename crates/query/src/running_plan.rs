@@ -12,7 +12,9 @@ use arbor_lang::Code;
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Aside, ReadView, Transactions};
 
-use crate::operator::{Operator, Run};
+use crate::cursor::{Filler, RowSource};
+use crate::operator::{Detail, Operator, Run};
+use crate::plan::summary;
 use crate::{Error, Interrupt, Result, Scope};
 
 pub(crate) struct RunningPlan {
@@ -42,7 +44,7 @@ struct Refresh {
 
 impl RunningPlan {
     /// A plan that keeps its view for as long as it lives.
-    pub fn new(
+    pub(crate) fn new(
         view: ReadView,
         collection: Option<Arc<Collection>>,
         root: Box<dyn Operator>,
@@ -52,7 +54,7 @@ impl RunningPlan {
     }
 
     /// Lets the writer release the view while the cursor is idle, if the scope of the statement allows that.
-    pub fn releasable(mut self, scope: &Scope<'_>) -> RunningPlan {
+    pub(crate) fn releasable(mut self, scope: &Scope<'_>) -> RunningPlan {
         let refresh = scope
             .reads_now()
             .then(|| Refresh { store: scope.store.clone(), multikey: multikey_of(self.collection.as_deref()) });
@@ -63,31 +65,21 @@ impl RunningPlan {
         self
     }
 
-    pub fn run<'p>(&'p mut self, interrupt: &'p Interrupt) -> (Run<'p>, &'p mut dyn Operator) {
+    pub(crate) fn run<'p>(&'p mut self, interrupt: &'p Interrupt) -> (Run<'p>, &'p mut dyn Operator) {
         let run = Run::new(&self.view, self.collection.as_deref(), interrupt, self.slots);
         (run, &mut *self.root)
     }
 
     /// Releases the view once the rest is in memory or in files of its own.
-    pub fn release_if_read(&mut self) {
+    fn release_if_read(&mut self) {
         if self.root.has_read_all() {
             self.view = self.view.released();
             self.waiting = Waiting::Kept;
         }
     }
 
-    /// Called when the cursor begins to wait for its client.
-    pub fn put_aside(&mut self) {
-        if let Waiting::Releasable { transactions, aside, .. } = &mut self.waiting {
-            if aside.is_none() {
-                *aside = transactions.aside();
-            }
-            aside.iter().for_each(|aside| aside.put(&mut self.view));
-        }
-    }
-
     /// Called before each batch. Errors: the view was released, and the plan cannot use another one.
-    pub fn resume(&mut self, namespace: &Namespace) -> Result<()> {
+    fn resume(&mut self, namespace: &Namespace) -> Result<()> {
         let Waiting::Releasable { transactions, aside: at @ Some(_), refresh } = &mut self.waiting else {
             return Ok(());
         };
@@ -105,6 +97,39 @@ impl RunningPlan {
         // the next place starts with the age of this view
         (self.view, *at) = (view, None);
         Ok(())
+    }
+}
+
+impl RowSource for RunningPlan {
+    fn fill(&mut self, filler: &mut Filler, namespace: &Namespace, interrupt: &Interrupt) -> Result<bool> {
+        self.resume(namespace)?;
+        let (mut run, root) = self.run(interrupt);
+        let ended = filler.fill(|| Ok(root.next(&mut run)?.map(|row| row.document)))?;
+        let exhausted = ended || root.is_done();
+        if !exhausted {
+            root.suspend(&mut run);
+        }
+        summary::note_execution(|| root.explain(Detail::Execution));
+        drop(run);
+        self.release_if_read();
+        Ok(exhausted)
+    }
+
+    fn may_block(&self) -> bool {
+        true
+    }
+
+    fn has_end(&self) -> bool {
+        true
+    }
+
+    fn rest(&mut self) {
+        if let Waiting::Releasable { transactions, aside, .. } = &mut self.waiting {
+            if aside.is_none() {
+                *aside = transactions.aside();
+            }
+            aside.iter().for_each(|aside| aside.put(&mut self.view));
+        }
     }
 }
 

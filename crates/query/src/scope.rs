@@ -1,16 +1,18 @@
 //! Scope of a statement: the state its reads see, and the transaction of its writes.
 
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use arbor_bson::Doc;
+use arbor_bson::{Doc, Timestamp};
 use arbor_lang::{Code, Collation, Context};
 use arbor_store::{Collection, CollectionGuard, Namespace, OpenTransaction};
 use arbor_txn::{Durability, ReadView, Transaction};
 
 use crate::database::now_ms;
 use crate::names::Names;
-use crate::{Database, Error, Executed, LastCommit, Result, StatementJournal, WriteError};
+use crate::plan::{ChosenIndex, Query};
+use crate::{Database, Error, Executed, IndexHints, LastCommit, Result, StatementJournal, WriteError};
 
 /// Passed to every statement instead of the database, to which it dereferences.
 #[derive(Clone, Copy)]
@@ -22,6 +24,8 @@ pub struct Scope<'a> {
     is_of_server: bool,
     /// Receives the position of every commit.
     last_commit: Option<&'a LastCommit>,
+    /// Index hints of the query settings for this statement.
+    hints: Option<&'a IndexHints>,
 }
 
 #[derive(Clone, Copy)]
@@ -92,10 +96,15 @@ pub fn check_writable(namespace: &Namespace) -> Result<()> {
     }
 }
 
+/// A past state takes no writes: the read concern that asks for one is refused for all commands but three that read.
+fn writes_the_past() -> ! {
+    unreachable!("R: writes at a past view are refused, and a pipeline that reads one writes to the present")
+}
+
 impl<'a> Scope<'a> {
     /// Every statement is its own transaction.
     pub fn of(database: &'a Database) -> Scope<'a> {
-        Scope { database, place: Place::Now, retries: None, is_of_server: false, last_commit: None }
+        Scope { database, place: Place::Now, retries: None, is_of_server: false, last_commit: None, hints: None }
     }
 
     /// A statement of the server itself, which may write what clients may only read.
@@ -114,9 +123,35 @@ impl<'a> Scope<'a> {
         Scope { place: Place::At(view), ..self }
     }
 
+    /// The scope for what a pipeline of this scope writes: where that reads a past state, the present.
+    pub(crate) fn to_write(self) -> Scope<'a> {
+        match self.place {
+            Place::At(_) => Scope { place: Place::Now, ..self },
+            Place::Now | Place::Transaction(_) => self,
+        }
+    }
+
     /// Makes statements record the positions of their commits in `last_commit`.
     pub fn noting(self, last_commit: &'a LastCommit) -> Scope<'a> {
         Scope { last_commit: Some(last_commit), ..self }
+    }
+
+    /// Statements use these indexes.
+    pub fn with_hints(self, hints: Option<&'a IndexHints>) -> Scope<'a> {
+        Scope { hints, ..self }
+    }
+
+    /// Returns the query with the indexes that query settings or an index filter allow, in the place of its hint.
+    pub(crate) fn constrained<'q>(&self, collection: &Collection, query: &'q Query) -> Cow<'q, Query> {
+        let hints = self.hints.and_then(|hints| hints.of(&collection.namespace));
+        let Some(allowed) = hints.or_else(|| self.index_filters.of(collection, query)) else {
+            return Cow::Borrowed(query);
+        };
+        let is_sorted_by_place = query.sort.is_none() && matches!(query.hint, Some(ChosenIndex::Natural(_)));
+        if query.min.is_some() || query.max.is_some() || is_sorted_by_place {
+            return Cow::Borrowed(query);
+        }
+        Cow::Owned(Query { allowed: Some(allowed), hint: None, ..query.clone() })
     }
 
     /// The transaction that the statements are part of.
@@ -200,11 +235,17 @@ impl<'a> Scope<'a> {
             Some(collation) => collation.clone(),
             None => self.collation_of(namespace)?,
         };
-        let context = Context { collation, ..Context::new(now_ms()) };
+        let context = Context { collation, cluster_time: self.cluster_time(), ..Context::new(now_ms()) };
         match let_variables {
             Some(variables) => Ok(context.with_let(variables)?),
             None => Ok(context),
         }
+    }
+
+    /// `$$CLUSTER_TIME`, on a member of a set.
+    pub(crate) fn cluster_time(&self) -> Option<Timestamp> {
+        let time = self.transactions.shown_time()?;
+        Some(Timestamp { seconds: (time >> 32) as u32, increment: time as u32 })
     }
 
     fn collation_of(&self, namespace: &Namespace) -> Result<Collation> {
@@ -220,7 +261,8 @@ impl<'a> Scope<'a> {
     pub(crate) fn hold(&self, namespace: &Namespace) -> Result<Option<ToWrite>> {
         self.check_writable(namespace)?;
         match self.place {
-            Place::Now | Place::At(_) => Ok(self.store.hold(namespace).map(ToWrite::Guarded)),
+            Place::Now => Ok(self.store.hold(namespace).map(ToWrite::Guarded)),
+            Place::At(_) => writes_the_past(),
             Place::Transaction(open) => Ok(open.collection_to_write(namespace)?.map(ToWrite::Open)),
         }
     }
@@ -233,7 +275,8 @@ impl<'a> Scope<'a> {
     pub(crate) fn hold_or_create(&self, namespace: &Namespace) -> Result<ToWrite> {
         self.check_writable(namespace)?;
         match self.place {
-            Place::Now | Place::At(_) => Ok(ToWrite::Guarded(self.store.hold_or_create(namespace)?)),
+            Place::Now => Ok(ToWrite::Guarded(self.store.hold_or_create(namespace)?)),
+            Place::At(_) => writes_the_past(),
             Place::Transaction(open) => Ok(ToWrite::Open(open.collection_or_create(namespace)?)),
         }
     }
@@ -242,7 +285,8 @@ impl<'a> Scope<'a> {
     /// ends the transaction when that has become too large.
     pub(crate) fn write<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         match self.place {
-            Place::Now | Place::At(_) => {
+            Place::At(_) => writes_the_past(),
+            Place::Now => {
                 let (done, position) = self.transactions.retry(Durability::Applied, work)?;
                 if let Some(last) = self.last_commit {
                     last.is_at(position);
@@ -260,7 +304,8 @@ impl<'a> Scope<'a> {
     /// The end of a statement that changes something: what it committed is as durable as the client requested.
     pub(crate) fn make_durable(&self, durability: Durability) -> Result<()> {
         match self.place {
-            Place::Now | Place::At(_) => {
+            Place::At(_) => writes_the_past(),
+            Place::Now => {
                 let commit = self.last_commit.and_then(LastCommit::position);
                 self.database.make_durable(durability, commit)
             }

@@ -22,10 +22,12 @@ pub(crate) enum Source {
     Oplog,
     /// `system.views` of a database.
     SystemViews,
+    /// The server's own state, as documents.
+    Server,
 }
 
 impl Source {
-    pub fn of(store: &Store, namespace: &Namespace) -> Source {
+    pub(crate) fn of(store: &Store, namespace: &Namespace) -> Source {
         if namespace.is_system_views() {
             return Source::SystemViews;
         }
@@ -44,18 +46,21 @@ impl Source {
     }
 
     /// Returns what a statement that takes a view reads. None: a collection.
-    pub fn as_view(&self, store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+    pub(crate) fn as_view(&self, store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
         match self {
             Source::Collection => Ok(None),
             Source::View(view) | Source::TimeSeries { view, .. } => ResolvedView::of(store, view.clone()).map(Some),
-            Source::Oplog | Source::SystemViews => Ok(Some(ResolvedView::plain(namespace))),
+            Source::Oplog | Source::SystemViews | Source::Server => Ok(Some(ResolvedView::plain(namespace))),
         }
     }
 }
 
 impl Scope<'_> {
     pub(crate) fn source(&self, namespace: &Namespace) -> Source {
-        Source::of(&self.store, namespace)
+        match self.has_of_server(namespace) {
+            true => Source::Server,
+            false => Source::of(&self.store, namespace),
+        }
     }
 
     /// Resolves a name other than a collection's as a view.

@@ -10,7 +10,7 @@ use arbor_lang::{Code, Filter};
 use arbor_store::{Collection, Namespace, OrderCursor, Store};
 use uuid::Uuid;
 
-use crate::cursor::Filler;
+use crate::cursor::{Filler, RowSource};
 use crate::operator::project;
 use crate::plan::Query;
 use crate::{Cursor, Error, FindSpec, Interrupt, Result, Scope};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval at which a sleeping batch checks for a kill.
 const NAP: Duration = Duration::from_millis(250);
 
-pub struct Tail {
+pub(crate) struct Tail {
     store: Arc<Store>,
     namespace: Namespace,
     uuid: Uuid,
@@ -32,12 +32,12 @@ pub struct Tail {
     /// Position of the last document. None: there was none.
     after: Option<Vec<u8>>,
     /// Timeout of a batch when there is nothing new. None: it does not wait.
-    pub patience: Option<Duration>,
+    patience: Option<Duration>,
     started: bool,
 }
 
 /// The cursor of a `find` with `tailable`.
-pub fn tail(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query) -> Result<Cursor> {
+pub(crate) fn tail(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query) -> Result<Cursor> {
     let Some(collection) = scope.store.collection(&spec.namespace) else {
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
@@ -53,7 +53,7 @@ pub fn tail(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query) -> Result<Curs
         patience: spec.await_data.then_some(PATIENCE),
         started: false,
     };
-    Ok(Cursor::over_tail(spec.namespace.clone(), tail))
+    Ok(Cursor::over_rows(spec.namespace.clone(), tail))
 }
 
 fn check(collection: &Collection, spec: &FindSpec<'_>) -> Result<()> {
@@ -74,9 +74,10 @@ fn check(collection: &Collection, spec: &FindSpec<'_>) -> Result<()> {
     Ok(())
 }
 
-impl Tail {
-    /// Returns true if nothing can follow: a tail that began over an empty collection, or reached its limit, is dead.
-    pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
+impl RowSource for Tail {
+    /// Returns true if nothing can follow: a tail that began over an empty collection is dead. One that reached its limit
+    /// stays open, as in MongoDB.
+    fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = self.patience.filter(|_| self.started).map(|patience| Instant::now() + patience);
         self.started = true;
@@ -84,9 +85,9 @@ impl Tail {
             interrupt.check()?;
             let collection = self.collection()?;
             let seen = collection.arrivals().writes();
-            self.fill_once(filler, &interrupt)?;
+            let has_documents = self.fill_once(filler, &interrupt)?;
             if !filler.is_empty() || self.after.is_none() || self.left == Some(0) {
-                return Ok(self.after.is_none() || self.left == Some(0));
+                return Ok(self.after.is_none() && !has_documents);
             }
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 Some(left) if !left.is_zero() => collection.arrivals().wait_beyond(seen, left.min(NAP)),
@@ -95,15 +96,22 @@ impl Tail {
         }
     }
 
+    fn await_for(&mut self, patience: Option<Duration>) -> bool {
+        self.patience = self.patience.map(|own| patience.unwrap_or(own));
+        self.patience.is_some()
+    }
+}
+
+impl Tail {
     fn collection(&self) -> Result<Arc<Collection>> {
         let collection = self.store.collection(&self.namespace).filter(|own| own.uuid == self.uuid);
         collection.ok_or_else(|| Error::new(Code::QUERY_PLAN_KILLED, "collection dropped between getMore calls"))
     }
 
-    /// Reads the documents that are now after the last position.
-    fn fill_once(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<()> {
+    /// Reads the documents that are now after the last position. Returns true if there were any.
+    fn fill_once(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
         let Some((collection, view)) = self.store.snapshot(&self.namespace)? else {
-            return self.collection().map(drop);
+            return self.collection().map(|_| false);
         };
         let mut cursor = OrderCursor::new(&view, &collection)?;
         let mut found = match &self.after {
@@ -111,6 +119,7 @@ impl Tail {
             Some(after) if cursor.seek(after)? && cursor.position() == after => cursor.next()?,
             Some(_) => return Err(position_lost()),
         };
+        let has_documents = found;
         let (after, skip, left) = (&mut self.after, &mut self.skip, &mut self.left);
         let (filter, shown) = (&self.query.filter, &self.query.projection);
         let mut examined = 0u32;
@@ -141,7 +150,7 @@ impl Tail {
             }
             Ok(None)
         })?;
-        Ok(())
+        Ok(has_documents)
     }
 }
 

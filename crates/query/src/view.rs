@@ -7,13 +7,13 @@ use arbor_lang::{Code, Collation, text};
 use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
-use crate::aggregate::Pipeline;
+use crate::aggregate::{ElsewhereCollection, Pipeline};
 use crate::names::Names;
 use crate::source::Source;
 use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
 
 /// A view with all views below it.
-pub struct ResolvedView {
+pub(crate) struct ResolvedView {
     /// The underlying collection, which need not exist.
     pub namespace: Namespace,
     /// The stages of all views on the way, the innermost first.
@@ -24,12 +24,12 @@ pub struct ResolvedView {
 
 impl ResolvedView {
     /// Wraps a collection that is read like a view and is none.
-    pub fn plain(namespace: &Namespace) -> ResolvedView {
+    pub(crate) fn plain(namespace: &Namespace) -> ResolvedView {
         ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
     }
 
     /// Resolves a view to its underlying collection.
-    pub fn of(store: &Store, mut view: Arc<ViewDefinition>) -> Result<ResolvedView> {
+    pub(crate) fn of(store: &Store, mut view: Arc<ViewDefinition>) -> Result<ResolvedView> {
         let collation = view.collation.clone();
         let mut on_way = Vec::new();
         loop {
@@ -50,7 +50,7 @@ impl ResolvedView {
     }
 
     /// Errors: `OptionNotSupportedOnView` for a statement over the view `namespace` with another collation.
-    pub fn check_collation(&self, namespace: &Namespace, asked: Option<&Collation>) -> Result<()> {
+    pub(crate) fn check_collation(&self, namespace: &Namespace, asked: Option<&Collation>) -> Result<()> {
         match asked {
             Some(asked) if *asked != self.collation => Err(other_collation(namespace)),
             _ => Ok(()),
@@ -58,7 +58,7 @@ impl ResolvedView {
     }
 
     /// The stages of the view and those of a statement over it.
-    pub fn followed_by<'s>(&self, stages: impl IntoIterator<Item = ValueRef<'s>>) -> ArrayBuf {
+    pub(crate) fn followed_by<'s>(&self, stages: impl IntoIterator<Item = ValueRef<'s>>) -> ArrayBuf {
         let mut all = self.stages.clone();
         for stage in stages {
             all.push(stage);
@@ -67,7 +67,7 @@ impl ResolvedView {
     }
 
     /// Returns a `find` as stages.
-    pub fn find_stages(&self, spec: &FindSpec<'_>) -> Result<ArrayBuf> {
+    pub(crate) fn find_stages(&self, spec: &FindSpec<'_>) -> Result<ArrayBuf> {
         let refused = [
             (spec.min.is_some(), "min"),
             (spec.max.is_some(), "max"),
@@ -88,7 +88,7 @@ impl ResolvedView {
     }
 
     /// Ends in one document `{ count: n }`, or in none.
-    pub fn count_stages(&self, spec: &CountSpec<'_>) -> ArrayBuf {
+    pub(crate) fn count_stages(&self, spec: &CountSpec<'_>) -> ArrayBuf {
         let mut stages = vec![stage("$match", spec.query)];
         stages.extend((spec.skip > 0).then(|| stage("$skip", spec.skip as i64)));
         stages.extend(spec.limit.map(|limit| stage("$limit", limit as i64)));
@@ -97,12 +97,12 @@ impl ResolvedView {
     }
 
     /// Returns stages for the documents whose values are requested.
-    pub fn distinct_stages(&self, spec: &DistinctSpec<'_>) -> ArrayBuf {
+    pub(crate) fn distinct_stages(&self, spec: &DistinctSpec<'_>) -> ArrayBuf {
         self.followed_by([&stage("$match", spec.query)].map(ValueRef::from))
     }
 
     /// Returns an explained statement over the view as stages. Errors: `NamespaceIsView` for statements that write.
-    pub fn explained_stages(&self, spec: &ExplainSpec<'_>) -> Result<ArrayBuf> {
+    pub(crate) fn explained_stages(&self, spec: &ExplainSpec<'_>) -> Result<ArrayBuf> {
         match spec {
             ExplainSpec::Find(spec) => self.find_stages(spec),
             ExplainSpec::Count(spec) => Ok(self.count_stages(spec)),
@@ -115,7 +115,7 @@ impl ResolvedView {
     }
 
     /// Returns a pipeline over the underlying collection.
-    pub fn spec<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
+    pub(crate) fn spec<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
         AggregateSpec {
             namespace: self.namespace.clone(),
             collectionless: false,
@@ -140,21 +140,35 @@ fn stage<'v>(name: &str, spec: impl Into<ValueRef<'v>>) -> DocBuf {
 }
 
 /// Collection that a stage reads under another name.
-pub struct Foreign {
+pub(crate) struct Foreign {
     /// None: it does not exist.
     pub collection: Option<Arc<Collection>>,
+    /// It is on other servers.
+    pub elsewhere: Option<ElsewhereCollection>,
     /// The stages of the views on the way to it.
     pub stages: ArrayBuf,
 }
 
 impl Foreign {
+    /// Returns none, for a pipeline that makes its own documents.
+    pub(crate) fn none() -> Foreign {
+        Foreign { collection: None, elsewhere: None, stages: ArrayBuf::new() }
+    }
+
     /// Errors: `OptionNotSupportedOnView` for a view with another collation than the statement's.
-    pub fn of(names: &Names, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
+    pub(crate) fn of(names: &Names, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
+        if let Some(servers) = names.elsewhere() {
+            let (found, stages) = ElsewhereCollection::resolve(servers, namespace)?;
+            return Ok(Foreign { elsewhere: Some(found), stages, ..Foreign::none() });
+        }
         let store = names.store();
         match Source::of(store, namespace).as_view(store, namespace)? {
             Some(view) if view.collation != *collation => Err(other_collation(namespace)),
-            Some(view) => Ok(Foreign { collection: names.collection(&view.namespace)?, stages: view.stages }),
-            None => Ok(Foreign { collection: names.collection(namespace)?, stages: ArrayBuf::new() }),
+            Some(view) => {
+                let collection = names.collection(&view.namespace)?;
+                Ok(Foreign { collection, stages: view.stages, ..Foreign::none() })
+            }
+            None => Ok(Foreign { collection: names.collection(namespace)?, ..Foreign::none() }),
         }
     }
 }

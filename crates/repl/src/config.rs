@@ -7,6 +7,8 @@ use arbor_protocol::arguments::Field;
 use arbor_protocol::topology::new_object_id;
 use arbor_protocol::{Error, Result};
 
+use crate::agreement::{MemberId, Voter};
+
 /// MongoDB's limits.
 const MEMBERS_MAX: usize = 50;
 const VOTERS_MAX: usize = 7;
@@ -51,7 +53,7 @@ pub struct Settings {
 }
 
 /// A write concern's name, and of each tag how many different values it wants.
-pub type Mode = (String, Vec<(String, i64)>);
+pub(crate) type Mode = (String, Vec<(String, i64)>);
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -92,7 +94,7 @@ impl Member {
     }
 }
 
-pub fn invalid(text: impl Into<String>) -> Error {
+pub(crate) fn invalid(text: impl Into<String>) -> Error {
     Error::new(Code::INVALID_REPLICA_SET_CONFIG, text)
 }
 
@@ -223,9 +225,30 @@ impl SetConfig {
         Some(tags.iter().all(|(tag, count)| values(tag) >= *count))
     }
 
+    /// Returns true if these members satisfy a write concern of the configuration.
+    pub fn is_satisfied_by(&self, mode: &str, holders: &[MemberId]) -> bool {
+        let Some((_, tags)) = self.settings.modes.iter().find(|(name, _)| name == mode) else { return false };
+        let holds = |member: &&Member| holders.iter().any(|holder| i64::from(holder.0) == member.id);
+        let values = |tag: &str| {
+            let own = self.members.iter().filter(holds).flat_map(|member| &member.tags);
+            own.filter(|(name, _)| name == tag).map(|(_, value)| value).collect::<BTreeSet<_>>().len() as i64
+        };
+        tags.iter().all(|(tag, count)| values(tag) >= *count)
+    }
+
     /// Returns the number of data-bearing voting members.
     pub fn writable_voters(&self) -> usize {
         self.members.iter().filter(|member| member.votes > 0 && !member.arbiter).count()
+    }
+
+    /// The members that may be in sync, by id: with data and a vote, and neither hidden nor delayed.
+    pub fn in_sync_voters(&self) -> Vec<Voter> {
+        let fits =
+            |member: &&Member| member.votes > 0 && !member.arbiter && !member.hidden && member.delay_seconds == 0;
+        let voter = |member: &Member| Voter { id: MemberId(member.id as u32), may_lead: member.priority > 0.0 };
+        let mut voters: Vec<Voter> = self.members.iter().filter(fits).map(voter).collect();
+        voters.sort_unstable();
+        voters
     }
 
     /// More than half of the voters.

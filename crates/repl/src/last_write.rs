@@ -20,12 +20,12 @@ impl OpTime {
 
 /// The last position that was looked at, and what was there: monitors ask again and again.
 #[derive(Default)]
-pub struct LastSeen(Mutex<Option<(Position, OpTime)>>);
+pub(crate) struct LastSeen(Mutex<Option<(Position, OpTime)>>);
 
 impl LastSeen {
     /// Returns the time of the last write at or before a position that is on the disk. `read` is asked for it, with the time
     /// that was seen last, when the position is newer than the last one that was asked for.
-    pub fn at(&self, position: Position, read: impl FnOnce(Option<OpTime>) -> OpTime) -> OpTime {
+    pub(crate) fn at(&self, position: Position, read: impl FnOnce(Option<OpTime>) -> OpTime) -> OpTime {
         let mut seen = self.0.lock();
         match *seen {
             Some((at, time)) if at >= position => time,

@@ -4,7 +4,9 @@
 //! | file | what |
 //! |---|---|
 //! | `member` | [`Replication`]: the member, its role and its configuration |
-//! | `coordinator` | what the members agree on, and who keeps it: a file, for a set of one |
+//! | `agreement` | what the members agree on |
+//! | `coordinator` | its storage, by compare-and-set: a file, for a set of one |
+//! | `isr` | the in-sync set of several members, as a state machine |
 //! | `config` | the set's configuration |
 //! | `own_address` | which addresses are this member's own |
 //! | `permission` | which commands run in which role |
@@ -13,9 +15,11 @@
 //! | `last_write` | the time of the last write that is on the disk |
 //! | `status` | what a member says of itself and the set: `hello`, parts of `replSetGetStatus` |
 
+mod agreement;
 mod config;
-mod coordinator;
+pub mod coordinator;
 mod defaults;
+pub mod isr;
 mod last_write;
 mod member;
 mod own_address;
@@ -23,11 +27,14 @@ mod permission;
 mod status;
 mod write_concern;
 
+pub use agreement::{Agreement, Epoch, Identity, MemberId, StoreId, Version, Voter, majority_of};
 pub use config::{Member, SetConfig};
-pub use coordinator::{Agreement, Coordinator, LocalFile};
+pub use coordinator::{Coordinator, LocalFile, Replaced, SharedFile};
 pub use defaults::{Defaults, SETTINGS_ID};
 pub use last_write::OpTime;
-pub use member::{Election, MemberState, Replication, Role, not_yet_initialized, was_initiated};
+pub use member::{
+    Election, KEPT_FILE, MemberState, Replication, Role, is_of_several, not_yet_initialized, was_initiated,
+};
 pub use own_address::OwnAddress;
 pub use permission::not_primary;
 pub use status::{Progress, election_id, election_metrics, optimes};

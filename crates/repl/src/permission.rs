@@ -122,7 +122,7 @@ mod tests {
             );
             assert_eq!(run(name, "local", &DocBuf::new()), 0, "{name}");
         }
-        member.initiate(None).unwrap();
+        member.initiate(member.first_config(None).unwrap()).unwrap();
         assert_eq!((run("find", "d", &anywhere), run("find", "d", &DocBuf::new())), (0, 13435));
         assert_eq!(run("insert", "d", &DocBuf::new()), 10107);
     }

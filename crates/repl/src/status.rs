@@ -33,6 +33,11 @@ impl Replication {
             shown.filter(|member| (member.priority == 0.0) == passive).map(|member| member.host.as_str()).collect()
         };
         reply.append("hosts", &hosts(false));
+        let arbiters: ArrayBuf =
+            config.members.iter().filter(|member| member.arbiter).map(|member| member.host.as_str()).collect();
+        if !arbiters.is_empty() {
+            reply.append("arbiters", &arbiters);
+        }
         let passives = hosts(true);
         if !passives.is_empty() {
             reply.append("passives", &passives);
@@ -40,8 +45,22 @@ impl Replication {
         let is_primary = state.role == Role::Primary;
         reply.append("setName", config.name.as_str()).append("setVersion", config.version as i32);
         reply.append(primary, is_primary).append("secondary", state.role == Role::Secondary);
-        if is_primary {
-            reply.append("primary", own.host.as_str());
+        let other = state.primary.filter(|index| Some(*index) != state.own_index);
+        let other = other.and_then(|index| config.members.get(index));
+        if let Some(primary) = other.filter(|_| !is_primary).or(is_primary.then_some(own)) {
+            reply.append("primary", primary.host.as_str());
+        }
+        if own.arbiter {
+            reply.append("arbiterOnly", true);
+        }
+        if own.priority == 0.0 {
+            reply.append("passive", true);
+        }
+        if own.hidden {
+            reply.append("hidden", true);
+        }
+        if own.delay_seconds > 0 {
+            reply.append("secondaryDelaySecs", own.delay_seconds);
         }
         if !own.tags.is_empty() {
             reply.append("tags", &own.tags_doc());

@@ -7,7 +7,7 @@ use arbor_protocol::write_concern::{Refused, W, WriteConcern, WriteConcernSpec};
 use crate::SetConfig;
 
 /// Returns what a write concern means on the member of a set with this configuration; before there is one, it is of one member.
-pub fn on_member(given: WriteConcernSpec<'_>, config: Option<&SetConfig>) -> WriteConcern {
+pub(crate) fn on_member(given: WriteConcernSpec<'_>, config: Option<&SetConfig>) -> WriteConcern {
     let voters = config.map_or(1, SetConfig::writable_voters) as i64;
     let refused = match given.w {
         Some(W::Number(members)) if members > voters => Some(Refused::TooFewMembers),

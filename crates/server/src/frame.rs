@@ -4,6 +4,7 @@
 //! I2: the buffer never holds more than what has arrived plus one read step, whatever length a header announces; beyond
 //! [`FREE_BYTES`] it grows only to the length that it was allowed, for which its owner has reserved the memory.
 
+use std::io::Read;
 use std::os::fd::AsFd;
 
 use rustix::buffer::spare_capacity;
@@ -18,6 +19,9 @@ const SMALL: usize = 1 << 10;
 
 /// Memory that every connection may hold. A buffer that grew beyond this is released after the frame.
 pub(crate) const FREE_BYTES: usize = 64 << 10;
+
+/// Bytes that are taken from a reader at once: those of a record of TLS.
+const DECRYPTED: usize = 16 << 10;
 
 pub(crate) struct FrameBuffer {
     bytes: Vec<u8>,
@@ -91,6 +95,23 @@ impl FrameBuffer {
         Ok((n, n == room))
     }
 
+    /// Like [`FrameBuffer::receive`], from a reader; returns the number of bytes.
+    pub(crate) fn receive_from(&mut self, reader: &mut impl Read) -> std::io::Result<usize> {
+        self.make_room();
+        let mut part = [0; DECRYPTED];
+        let room = (self.bytes.capacity() - self.bytes.len()).min(DECRYPTED);
+        let count = reader.read(part.get_mut(..room).unwrap_or_default())?;
+        self.bytes.extend_from_slice(part.get(..count).unwrap_or_default());
+        Ok(count)
+    }
+
+    /// Forgets the part that has arrived of a frame that is thrown away; returns the bytes of it that are still to come.
+    pub(crate) fn discard(&mut self, frame_bytes: usize) -> usize {
+        let there = self.unread().len().min(frame_bytes);
+        self.consume(there);
+        frame_bytes - there
+    }
+
     /// Forgets a frame that was answered.
     pub(crate) fn consume(&mut self, frame_bytes: usize) {
         self.start = (self.start + frame_bytes).min(self.bytes.len());
@@ -109,7 +130,7 @@ impl FrameBuffer {
         if self.bytes.capacity() > FREE_BYTES { self.bytes.capacity() } else { 0 }
     }
 
-    fn unread(&self) -> &[u8] {
+    pub(crate) fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 

@@ -2,21 +2,32 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
-use arbor_protocol::transport::{After, Peer, Place};
+use arbor_protocol::transport::{After, Peer, Place, Refusal};
 
 /// One per server. Opens a session for each accepted connection.
 pub trait Handler: Send + Sync + 'static {
     fn open(&self, peer: Peer) -> Box<dyn Session>;
 
-    /// A connection was closed because there are too many.
-    fn refused(&self, _peer: Peer) {}
+    /// A connection was closed before its first request.
+    fn refused(&self, _peer: &Peer, _refusal: Refusal) {}
 }
 
 /// The state of one connection. Its calls never overlap; they may come from different threads.
 pub trait Session: Send + 'static {
     /// Returns the thread on which this frame is to run. Called on a network worker: must not block and should be almost free.
     fn place(&self, frame: &[u8]) -> Place;
+
+    /// Returns the length of the longest frame that the connection may send now; a longer one closes it.
+    fn frame_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Returns the longest wait for the next whole frame; None: any time. A connection that is too late is closed.
+    fn silence_max(&self) -> Option<Duration> {
+        None
+    }
 
     /// Answers one frame: appends whole reply frames to `reply`, or nothing.
     /// `frame` is complete (its first four bytes are its length).
@@ -38,6 +49,12 @@ pub trait Session: Send + 'static {
     /// Returns the thread on which `more` is to run.
     fn place_of_more(&self) -> Place {
         Place::Blocking
+    }
+
+    /// A frame is longer than the memory for messages, `bytes_max`, and is thrown away while it arrives. Appends the error reply
+    /// of the request that begins with `head`.
+    fn too_large(&mut self, _head: &[u8], _bytes_max: u64, _reply: &mut Vec<u8>) -> After {
+        After::Close
     }
 
     /// `handle` or `more` panicked: appends the error reply, if one can be made. The connection closes after it.

@@ -7,6 +7,7 @@
 //! | `handler` | the seam: what a user of this crate implements |
 //! | `server` | the runtime, accepting, stopping |
 //! | `connection` | one connection from accept to close |
+//! | `addresses` | how many connections an address may have, and how many may come in a second |
 //! | `frame` | the read buffer of one connection |
 //! | `memory` | who may read a large message now, and how long a client may take |
 //! | `place` | where a request runs: on the worker that read it or on the blocking pool |
@@ -14,6 +15,7 @@
 //! | `faults` | watches page faults of requests that run on a worker |
 //! | `bell` | wakes the connections whose requests wait for news |
 //! | `stop` | the clean shutdown |
+//! | `tls` | TLS of connections |
 //! | `signal` | SIGTERM, SIGINT, SIGUSR1 as calls |
 //! | `metrics` | connection and byte counts |
 //! | `echo` | a server that answers every frame with a canned reply: the laboratory's bare peer |
@@ -22,6 +24,7 @@
 //! reader that waits for a disk holds up no other connection. A connection is one task and runs one request at a time.
 //! No lock is taken per request that runs on a worker; the pool has one.
 
+mod addresses;
 mod bell;
 mod connection;
 pub mod echo;
@@ -38,14 +41,16 @@ mod pool;
 mod server;
 mod signal;
 mod stop;
+mod tls;
 
-pub use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place};
+pub use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place, Refusal, TlsFacts};
 pub use bell::Bell;
 pub use error::{Error, Result};
 pub use handler::{Handler, News, Session};
 pub use limits::{BLOCKING_THREADS_MAX, Limits};
-pub use listeners::{Listeners, bind, listen};
+pub use listeners::{Listeners, UnixSocket, bind, listen};
 pub use metrics::Metrics;
 pub use server::Server;
 pub use signal::{Signal, watch_signals};
 pub use stop::Stop;
+pub use tls::{Tls, TlsOptions, TlsVersions};

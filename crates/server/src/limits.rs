@@ -8,6 +8,14 @@ use arbor_base::memory::{self, Budget};
 pub struct Limits {
     /// Connections above this number are closed at once.
     pub connections_max: usize,
+    /// Connections of one address above this number are closed at once; 0: any number.
+    pub connections_per_address_max: usize,
+    /// New connections of all addresses in a second; more wait until they are accepted. 0: any number.
+    pub new_connections_per_second: u32,
+    /// Time for a handshake of TLS.
+    pub handshake: Duration,
+    /// Time until the first message, where access control is enabled.
+    pub silence: Option<Duration>,
     /// Longest frame, header included; a longer announcement closes the connection.
     pub frame_bytes_max: usize,
     /// Memory budget of large messages and replies.
@@ -26,7 +34,7 @@ pub struct Limits {
 }
 
 /// MongoDB's `maxMessageSizeBytes`.
-pub const FRAME_BYTES_MAX: usize = 48_000_000;
+pub(crate) const FRAME_BYTES_MAX: usize = 48_000_000;
 
 /// Each of these threads may read a snapshot.
 pub const BLOCKING_THREADS_MAX: usize = 4096;
@@ -35,6 +43,10 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 65_536,
+            connections_per_address_max: 0,
+            new_connections_per_second: 0,
+            handshake: Duration::from_secs(10),
+            silence: None,
             frame_bytes_max: FRAME_BYTES_MAX,
             budget: memory::process(),
             memory_wait: Duration::from_secs(60),

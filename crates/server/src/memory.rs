@@ -43,17 +43,33 @@ pub(crate) struct Admission {
 pub(crate) struct NoMemory;
 
 impl Admission {
-    pub fn new(budget: &'static Budget) -> Admission {
+    pub(crate) fn new(budget: &'static Budget) -> Admission {
         Admission { budget, turn: Mutex::new(()), waiting: AtomicUsize::new(0) }
     }
 
-    pub fn reservation(&self, class: Class) -> Reservation {
+    pub(crate) fn reservation(&self, class: Class) -> Reservation {
         self.budget.reservation(class)
     }
 
-    /// Reserves the memory of a message, as soon as there is as much. A message that is larger than the budget has for all of
-    /// them together is let in alone.
-    pub async fn admit(&self, held: &mut Reservation, frame_bytes: usize, until: Instant) -> Result<(), NoMemory> {
+    /// Returns true if a frame alone takes more than the whole budget has for reservations. It is not received at all.
+    pub(crate) fn is_too_large(&self, frame_bytes: usize) -> bool {
+        frame_bytes as u64 > self.bytes_max()
+    }
+
+    /// Returns the length of the longest message that is let in.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.budget.room_max()
+    }
+
+    /// Reserves the memory of a message, as soon as there is as much. A message that fits, but not together with what running
+    /// it takes, is let in alone.
+    pub(crate) async fn admit(
+        &self,
+        held: &mut Reservation,
+        frame_bytes: usize,
+        until: Instant,
+    ) -> Result<(), NoMemory> {
+        debug_assert!(!self.is_too_large(frame_bytes), "a frame that is not to be received");
         let bytes = frame_bytes + RUNNING_COPIES * frame_bytes.min(RUNNING_BYTES_MAX);
         let may_pass = frame_bytes <= QUEUED_BYTES_MIN || self.waiting.load(Ordering::Relaxed) == 0;
         if may_pass && held.try_cover_all(bytes) {
@@ -75,7 +91,7 @@ impl Admission {
     }
 
     /// Returns the time allowed for a transfer of `bytes`, which began with its memory reserved.
-    pub fn patience(&self, limits: &Limits, bytes: usize) -> Duration {
+    pub(crate) fn patience(&self, limits: &Limits, bytes: usize) -> Duration {
         let is_scarce = self.waiting.load(Ordering::Relaxed) > 0 || self.budget.is_scarce();
         if bytes > FREE_BYTES && is_scarce { limits.hurry(bytes) } else { limits.frame_time(bytes) }
     }

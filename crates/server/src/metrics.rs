@@ -15,6 +15,8 @@ pub struct Metrics {
     pub(crate) requests: ShardedCounter,
     pub(crate) requests_pooled: ShardedCounter,
     pub(crate) panics: AtomicU64,
+    pub(crate) silent: AtomicU64,
+    pub(crate) tls_failed: AtomicU64,
     pub(crate) slow_frames: AtomicU64,
     pub(crate) without_memory: AtomicU64,
 }
@@ -30,6 +32,8 @@ impl Metrics {
             requests: self.requests.sum(),
             requests_pooled: self.requests_pooled.sum(),
             panics: self.panics.load(Ordering::Relaxed),
+            silent: self.silent.load(Ordering::Relaxed),
+            tls_failed: self.tls_failed.load(Ordering::Relaxed),
             slow_frames: self.slow_frames.load(Ordering::Relaxed),
             without_memory: self.without_memory.load(Ordering::Relaxed),
         }

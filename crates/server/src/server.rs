@@ -1,18 +1,20 @@
 //! The runtime: accepts on every listener until [`Stop`].
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arbor_base::STATEMENT_STACK_BYTES;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
+use crate::addresses::{Addresses, Rate};
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
 use crate::memory::Admission;
 use crate::pool::Pool;
-use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Result, Stop, listen};
+use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Result, Stop, Tls, UnixSocket, listen};
 
 /// A server that is not running yet.
 pub struct Server {
@@ -22,6 +24,8 @@ pub struct Server {
     bell: Bell,
     workers: Option<usize>,
     pool_begin: fn(),
+    tls: Option<Arc<Tls>>,
+    unix: Option<UnixSocket>,
 }
 
 impl Server {
@@ -33,6 +37,8 @@ impl Server {
             bell: Bell::default(),
             workers: None,
             pool_begin: || {},
+            tls: None,
+            unix: None,
         }
     }
 
@@ -45,6 +51,18 @@ impl Server {
     /// Runs first in each thread of the pool for requests that may wait for a disk.
     pub fn with_pool_begin(mut self, begin: fn()) -> Server {
         self.pool_begin = begin;
+        self
+    }
+
+    /// Connections may, or have to, use TLS.
+    pub fn with_tls(mut self, tls: Option<Arc<Tls>>) -> Server {
+        self.tls = tls;
+        self
+    }
+
+    /// Connections come through a Unix socket as well.
+    pub fn with_unix_socket(mut self, unix: Option<UnixSocket>) -> Server {
+        self.unix = unix;
         self
     }
 
@@ -69,10 +87,11 @@ impl Server {
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, bell, pool_begin, .. } = self;
+        let Server { limits, metrics, stop, bell, pool_begin, tls, unix, .. } = self;
         let pool = Pool::new(limits.blocking_threads_max, pool_begin);
         let shared = Arc::new(Shared {
             handler,
+            addresses: Addresses::new(limits.connections_per_address_max),
             admission: Admission::new(limits.budget),
             limits,
             metrics,
@@ -82,8 +101,10 @@ impl Server {
             workers,
             pool,
             running: AtomicUsize::new(0),
+            tls,
         });
-        let served = runtime.block_on(accept_all(shared.clone(), listeners));
+        let served = runtime.block_on(accept_all(shared.clone(), listeners, unix.as_ref()));
+        drop(unix);
         runtime.block_on(async {
             let _ = tokio::time::timeout(stop_grace, shared.stop.drained()).await;
         });
@@ -93,16 +114,36 @@ impl Server {
 }
 
 /// Accepts until the shutdown begins; the listeners are closed then.
-async fn accept_all(shared: Arc<Shared>, listeners: Listeners) -> Result<()> {
-    let numbers = Arc::new(AtomicU64::new(0));
+async fn accept_all(shared: Arc<Shared>, listeners: Listeners, unix: Option<&UnixSocket>) -> Result<()> {
+    let gate = Arc::new(Gate { numbers: AtomicU64::new(0), rate: Rate::new(shared.limits.new_connections_per_second) });
     let mut loops = tokio::task::JoinSet::new();
     for listener in listeners {
         let listener = into_tokio(listener)?;
-        loops.spawn(accept(shared.clone(), listener, numbers.clone()));
+        loops.spawn(accept(shared.clone(), listener, gate.clone()));
+    }
+    if let Some(unix) = unix {
+        let (listener, path) = unix.accept_from().map_err(|source| Error::Runtime { source })?;
+        loops.spawn(accept_unix(shared.clone(), listener, path, gate));
     }
     shared.stop.begun().await;
     loops.shutdown().await;
     Ok(())
+}
+
+/// State that all listeners share.
+struct Gate {
+    /// Number of the last connection.
+    numbers: AtomicU64,
+    rate: Rate,
+}
+
+impl Gate {
+    async fn pass(&self) {
+        let wait = self.rate.wait(Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
 }
 
 fn into_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener> {
@@ -110,25 +151,56 @@ fn into_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener> {
     nonblocking.map_err(|source| Error::Runtime { source })
 }
 
-async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener, numbers: Arc<AtomicU64>) {
+async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener, gate: Arc<Gate>) {
     loop {
         match listener.accept().await {
-            Ok((stream, remote)) => admit(&shared, stream, remote, &numbers),
+            Ok((stream, remote)) => {
+                gate.pass().await;
+                let local = stream.local_addr().unwrap_or(remote);
+                admit(&shared, stream, Peer::new(0, remote, local, 0), &gate.numbers);
+            }
             // Out of file descriptors: connections that end give some back.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
 
+/// Accepts at a Unix socket. The connections are the network's from here on: every call that a connection makes of a socket is one
+/// of both kinds, so the path of a request has no second kind of stream.
+async fn accept_unix(shared: Arc<Shared>, listener: tokio::net::UnixListener, path: Arc<str>, gate: Arc<Gate>) {
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    loop {
+        match listener.accept().await.and_then(|(stream, _)| into_tcp(stream)) {
+            Ok(stream) => {
+                gate.pass().await;
+                let peer = Peer { unix: Some(path.clone()), ..Peer::new(0, loopback, loopback, 0) };
+                admit(&shared, stream, peer, &gate.numbers);
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+fn into_tcp(stream: UnixStream) -> std::io::Result<TcpStream> {
+    let descriptor = OwnedFd::from(stream.into_std()?);
+    TcpStream::from_std(std::net::TcpStream::from(descriptor))
+}
+
 /// Starts a connection, or closes it at once when there are too many.
-fn admit(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, numbers: &AtomicU64) {
-    let open = shared.metrics.open.fetch_add(1, Ordering::Relaxed) + 1;
-    let connection = numbers.fetch_add(1, Ordering::Relaxed) + 1;
-    let peer = Peer { connection, remote, local: stream.local_addr().unwrap_or(remote), open };
-    if open > shared.limits.connections_max {
+fn admit(shared: &Arc<Shared>, stream: TcpStream, mut peer: Peer, numbers: &AtomicU64) {
+    peer.open = shared.metrics.open.fetch_add(1, Ordering::Relaxed) + 1;
+    peer.connection = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+    let refusal = if peer.open > shared.limits.connections_max {
+        Some(Refusal::TooMany)
+    } else if peer.unix.is_none() && !shared.addresses.came(peer.remote.ip()) {
+        Some(Refusal::TooManyOfAddress)
+    } else {
+        None
+    };
+    if let Some(refusal) = refusal {
         shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
         shared.metrics.rejected.fetch_add(1, Ordering::Relaxed);
-        shared.handler.refused(peer);
+        shared.handler.refused(&peer, refusal);
         return;
     }
     shared.metrics.created.fetch_add(1, Ordering::Relaxed);

@@ -18,6 +18,7 @@
 //! | `journal.rs` | [`Journal`]: the statements of a retryable write |
 //! | `row.rs`, `runs.rs` | the layout of the journal's rows |
 //! | `rows.rs` | reading, listing and deleting rows |
+//! | `carried.rs` | statements that go to another server with their documents |
 //! | `statistics.rs` | statistics for `serverStatus` |
 //! | `error.rs` | errors, with MongoDB's codes and texts |
 //!
@@ -25,6 +26,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod carried;
 mod error;
 mod journal;
 mod machine;
@@ -38,6 +40,7 @@ mod statistics;
 
 pub use arbor_base::Intent;
 pub use arbor_bson::SessionId;
+pub use carried::Carried;
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use machine::Outcome;

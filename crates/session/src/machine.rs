@@ -56,7 +56,7 @@ impl Default for Machine {
 
 impl Machine {
     /// Ensures on an error: nothing has changed. A transaction of a lower number is over afterwards.
-    pub fn take(&mut self, session: SessionId, number: i64, intent: Intent) -> Result<Outcome> {
+    pub(crate) fn take(&mut self, session: SessionId, number: i64, intent: Intent) -> Result<Outcome> {
         match intent {
             Intent::Write => self.write(session, number),
             Intent::Begin => self.begin(session, number),
@@ -99,7 +99,7 @@ impl Machine {
     }
 
     /// A transaction that was in progress ends.
-    pub fn end(&mut self, phase: Phase) {
+    pub(crate) fn end(&mut self, phase: Phase) {
         if self.phase == Phase::InProgress {
             self.phase = phase;
         }

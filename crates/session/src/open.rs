@@ -26,32 +26,32 @@ impl<T> Default for OpenTransactions<T> {
 }
 
 impl<T> OpenTransactions<T> {
-    pub fn add(&mut self, session: &Arc<Session<T>>, owner: u64) {
+    pub(crate) fn add(&mut self, session: &Arc<Session<T>>, owner: u64) {
         self.remove(session.id);
         let stamp = self.shares.add(owner, session.id);
         self.by_id.insert(session.id, Place { session: session.clone(), owner, stamp });
     }
 
-    pub fn remove(&mut self, id: SessionId) {
+    pub(crate) fn remove(&mut self, id: SessionId) {
         if let Some(place) = self.by_id.remove(&id) {
             self.shares.remove(place.owner, place.stamp);
         }
     }
 
-    pub fn get(&self, id: SessionId) -> Option<&Arc<Session<T>>> {
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Arc<Session<T>>> {
         self.by_id.get(&id).map(|place| &place.session)
     }
 
-    pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session<T>>> {
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Arc<Session<T>>> {
         self.by_id.values().map(|place| &place.session)
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
     /// Returns the sessions of the owner with the most, oldest first.
-    pub fn of_greatest(&self) -> impl Iterator<Item = &Arc<Session<T>>> {
+    pub(crate) fn of_greatest(&self) -> impl Iterator<Item = &Arc<Session<T>>> {
         self.shares.of_greatest().filter_map(|id| self.get(*id))
     }
 }

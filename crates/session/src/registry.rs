@@ -109,6 +109,10 @@ impl<T> Sessions<T> {
         }
     }
 
+    pub(crate) fn transactions(&self) -> &Arc<Transactions> {
+        &self.transactions
+    }
+
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -196,6 +200,19 @@ impl<T> Sessions<T> {
             self.kill_session(&session, Kill::Killed);
         }
         true
+    }
+
+    /// Forgets what is known of the rows, and ends the open transactions: another member leads, or has led until now.
+    pub fn forget_terms(&self) {
+        self.has_tree.store(false, Ordering::Release);
+        for shard in &self.shards {
+            let known: Vec<Arc<Session<T>>> = shard.lock().values().filter_map(|entry| entry.session.clone()).collect();
+            for session in known {
+                let Some(over) = session.forget() else { continue };
+                self.closed(session.id, true);
+                drop(over);
+            }
+        }
     }
 
     /// Ends transactions that are open for longer than `limit`. Returns the sessions whose operation has to end first.

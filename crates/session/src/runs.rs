@@ -32,31 +32,31 @@ impl Run {
 }
 
 impl Runs {
-    pub fn push(&mut self, statement: i32, answer: &[u8]) {
+    pub(crate) fn push(&mut self, statement: i32, answer: &[u8]) {
         match self.0.last_mut() {
             Some(last) if last.next() == Some(statement) && last.answer == answer => last.count += 1,
             _ => self.0.push(Run { first: statement, count: 1, answer: answer.to_vec() }),
         }
     }
 
-    pub fn append(&mut self, other: Runs) {
+    pub(crate) fn append(&mut self, other: Runs) {
         self.0.extend(other.0);
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The last reply.
-    pub fn last(&self) -> Option<&[u8]> {
+    pub(crate) fn last(&self) -> Option<&[u8]> {
         self.0.last().map(|run| &*run.answer)
     }
 
-    pub fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         self.0.iter().map(|run| 12 + run.answer.len()).sum()
     }
 
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.size_bytes());
         for run in &self.0 {
             out.extend(run.first.to_le_bytes());
@@ -66,7 +66,7 @@ impl Runs {
         }
     }
 
-    pub fn decode(mut bytes: &[u8]) -> Result<Runs, &'static str> {
+    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Runs, &'static str> {
         let mut runs = Vec::new();
         while !bytes.is_empty() {
             let first = i32::from_le_bytes(take_array(&mut bytes)?);
@@ -81,11 +81,19 @@ impl Runs {
 }
 
 impl ByNumber {
-    pub fn add(&mut self, runs: Runs) {
+    pub(crate) fn add(&mut self, runs: Runs) {
         self.0.extend(runs.0.into_iter().map(|run| (run.first, run)));
     }
 
-    pub fn get(&self, statement: i32) -> Option<&[u8]> {
+    /// Returns all statements with their answers.
+    pub(crate) fn all(&self) -> Vec<(i32, Vec<u8>)> {
+        let each = |run: &Run| -> Vec<(i32, Vec<u8>)> {
+            (0..run.count).map(|at| (run.first.wrapping_add(at as i32), run.answer.clone())).collect()
+        };
+        self.0.values().flat_map(each).collect()
+    }
+
+    pub(crate) fn get(&self, statement: i32) -> Option<&[u8]> {
         let (_, run) = self.0.range(..=statement).next_back()?;
         run.holds(statement).then_some(&*run.answer)
     }

@@ -54,6 +54,8 @@ pub(crate) struct State<T> {
     removed: bool,
     /// Asked of the operation that has the session.
     kill: Option<Kill>,
+    /// The knowledge of that operation is void: it began in an earlier term.
+    forgotten: bool,
     machine: Machine,
     /// `None`: its row was not read yet.
     stored: Option<Stored>,
@@ -75,11 +77,12 @@ struct Open {
 }
 
 impl<T> Session<T> {
-    pub fn new(id: SessionId) -> Session<T> {
+    pub(crate) fn new(id: SessionId) -> Session<T> {
         let state = State {
             busy: false,
             removed: false,
             kill: None,
+            forgotten: false,
             machine: Machine::default(),
             stored: None,
             open: None,
@@ -89,7 +92,7 @@ impl<T> Session<T> {
     }
 
     /// Waits until no operation has the session, and acquires it. False: it was removed.
-    pub fn acquire(&self, interrupted: &dyn Fn() -> bool) -> Result<bool> {
+    pub(crate) fn acquire(&self, interrupted: &dyn Fn() -> bool) -> Result<bool> {
         let mut state = self.state.lock();
         while state.busy {
             self.free.wait_for(&mut state, PATIENCE);
@@ -106,17 +109,17 @@ impl<T> Session<T> {
     }
 
     /// Undoes [`Session::acquire`].
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.state.lock().busy = false;
         self.free.notify_one();
     }
 
-    pub fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.state.lock().stored.is_some()
     }
 
     /// Loads the row, before the session's first operation.
-    pub fn load(&self, row: Option<&Row>) {
+    pub(crate) fn load(&self, row: Option<&Row>) {
         let mut state = self.state.lock();
         let phase = |ended| match ended {
             Ended::Statements => Phase::Statements,
@@ -129,7 +132,7 @@ impl<T> Session<T> {
 
     /// Continues the transaction, or replaces it by a newer one. Returns the known state of the row, the open transaction to
     /// continue, and one that is over. Requires an acquired and loaded session.
-    pub fn take(&self, number: i64, intent: Intent) -> Result<Admission<T>> {
+    pub(crate) fn take(&self, number: i64, intent: Intent) -> Result<Admission<T>> {
         let mut state = self.state.lock();
         let older = state.machine.number < number;
         let outcome = state.machine.take(self.id, number, intent)?;
@@ -153,7 +156,7 @@ impl<T> Session<T> {
 
     /// Ends the open transaction, now or when its operation ends. Returns whether an operation has the session, and the
     /// transaction that was open.
-    pub fn kill(&self, why: Kill) -> (bool, Option<Box<T>>) {
+    pub(crate) fn kill(&self, why: Kill) -> (bool, Option<Box<T>>) {
         let mut state = self.state.lock();
         if state.busy {
             state.kill.get_or_insert(why);
@@ -163,8 +166,21 @@ impl<T> Session<T> {
         (false, state.close())
     }
 
+    /// Forgets the number and the row, which another member may change from now on; the next operation reads the row. Returns the
+    /// transaction that was open; of an operation that has the session it ends with the operation.
+    pub(crate) fn forget(&self) -> Option<Box<T>> {
+        let mut state = self.state.lock();
+        (state.machine, state.stored) = (Machine::default(), None);
+        if state.busy {
+            state.forgotten = true;
+            state.kill.get_or_insert(Kill::Killed);
+            return None;
+        }
+        state.close()
+    }
+
     /// Removes the session, with its open transaction. False: an operation has it.
-    pub fn remove(&self) -> (bool, Option<Box<T>>) {
+    pub(crate) fn remove(&self) -> (bool, Option<Box<T>>) {
         let mut state = self.state.lock();
         if state.busy {
             return (false, None);
@@ -175,20 +191,20 @@ impl<T> Session<T> {
     }
 
     /// Returns true if no operation has it and no transaction is open: all of it can be read again from its row.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         !state.busy && state.open.is_none()
     }
 
     /// Removes the session if it is idle; returns whether it was.
-    pub fn remove_idle(&self) -> bool {
+    pub(crate) fn remove_idle(&self) -> bool {
         let mut state = self.state.lock();
         let idle = !state.busy && state.open.is_none();
         state.removed |= idle;
         idle
     }
 
-    pub fn info(&self) -> Option<OpenTransactionInfo> {
+    pub(crate) fn info(&self) -> Option<OpenTransactionInfo> {
         let state = self.state.lock();
         let open = state.open.as_ref()?;
         Some(OpenTransactionInfo {
@@ -322,6 +338,12 @@ impl<'s, T> CheckedOut<'s, T> {
         self.ended = Some(Phase::Committed);
     }
 
+    /// The commit is in the log, and whether it counts is not known here: the next operation reads the row, which says so.
+    pub fn unsettled(&mut self) {
+        self.work = None;
+        self.session.state.lock().forgotten = true;
+    }
+
     /// Aborts the open transaction.
     pub fn abort(&mut self) {
         self.work = None;
@@ -350,7 +372,11 @@ impl<'s, T> CheckedOut<'s, T> {
 impl<T> Drop for CheckedOut<'_, T> {
     fn drop(&mut self) {
         let mut state = self.session.state.lock();
-        state.stored = Some(self.stored());
+        let forgotten = std::mem::take(&mut state.forgotten);
+        state.stored = (!forgotten).then(|| self.stored());
+        if forgotten {
+            state.machine = Machine::default();
+        }
         let killed = state.kill.take().is_some();
         let mut over = None;
         let mut aborted = false;
@@ -369,6 +395,10 @@ impl<T> Drop for CheckedOut<'_, T> {
                 }
                 None => state.work = work,
             }
+        }
+        if forgotten {
+            aborted |= self.work.is_some();
+            over = over.or_else(|| self.work.take()).or_else(|| state.work.take());
         }
         let still_open = state.work.is_some();
         match &mut state.open {

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use arbor_base::TreeId;
+use arbor_base::{TreeId, paranoid};
 use arbor_bson::{Doc, ValueRef};
 use arbor_txn::{Cursor, Transaction, View};
 use parking_lot::{Condvar, Mutex};
@@ -74,6 +74,7 @@ pub(crate) fn check_fits(collection: &Collection, doc: Doc<'_>) -> Result<()> {
 pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &[u8]) -> Result<()> {
     let (Some(order), Some(bounds)) = (collection.order, collection.capped()) else { return Ok(()) };
     let position = last_position(txn, order)? + 1;
+    paranoid!(!matches!(txn.get(order, &position_key(position)), Ok(Some(_))), "position {position} was given before");
     txn.put(order, [LAST], position.to_be_bytes());
     txn.put(order, position_key(position), id_key);
     txn.put(order, id_row_key(id_key), position.to_be_bytes());
@@ -82,6 +83,7 @@ pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &
 
 /// Notes the positions of records, in their order, in an order tree that is empty.
 pub(crate) fn place_all<'k>(txn: &mut Transaction, order: TreeId, id_keys: impl Iterator<Item = &'k [u8]>) {
+    debug_assert!(last_position(txn, order).is_ok_and(|last| last == 0), "positions begin in a tree that is empty");
     let mut last = 0u64;
     for id_key in id_keys {
         last += 1;
@@ -106,6 +108,7 @@ pub(crate) fn make_room(txn: &mut Transaction, collection: &Collection, bounds: 
         drop(oldest);
         // COMPAT: MongoDB's oplog has no entries of it either: every member makes room by itself
         crate::write::delete_with(txn, collection, doc.as_doc(), Emit::Nothing)?;
+        debug_assert!(crate::count(txn, collection)? < count, "room is made document by document");
     }
 }
 
@@ -137,7 +140,7 @@ pub(crate) struct Places {
 
 impl Places {
     /// Requires the number of records.
-    pub fn problem(&self, records: u64) -> Option<String> {
+    pub(crate) fn problem(&self, records: u64) -> Option<String> {
         let Places { is_capped, positions, ids, astray } = *self;
         let sound = !is_capped || (positions == records && ids == records && astray == 0);
         (!sound).then(|| format!("order: {positions} positions, {ids} ids, {astray} astray for {records} documents"))

@@ -9,28 +9,33 @@ use std::time::Duration;
 use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 
 #[derive(Clone, Debug, Default)]
-pub struct Latch(Arc<RwLock<()>>);
+pub(crate) struct Latch(Arc<RwLock<()>>);
 
-pub type SharedGuard = ArcRwLockReadGuard<RawRwLock, ()>;
+pub(crate) type SharedGuard = ArcRwLockReadGuard<RawRwLock, ()>;
 
-pub type ExclusiveGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
+pub(crate) type ExclusiveGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 
 impl Latch {
     /// Returns true if both are the latch of the same collection.
-    pub fn is(&self, other: &Latch) -> bool {
+    pub(crate) fn is(&self, other: &Latch) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub fn read(&self) -> SharedGuard {
+    pub(crate) fn read(&self) -> SharedGuard {
         self.0.read_arc()
     }
 
-    pub fn write(&self) -> ExclusiveGuard {
+    pub(crate) fn write(&self) -> ExclusiveGuard {
         self.0.write_arc()
     }
 
+    /// Returns true if some thread holds it exclusively.
+    pub(crate) fn is_held_exclusively(&self) -> bool {
+        self.0.is_locked_exclusive()
+    }
+
     /// Gives up after `patience`, so that shared lockers do not wait long for another long holder.
-    pub fn write_within(&self, patience: Duration) -> Option<ExclusiveGuard> {
+    pub(crate) fn write_within(&self, patience: Duration) -> Option<ExclusiveGuard> {
         self.0.try_write_arc_for(patience)
     }
 }

@@ -150,6 +150,8 @@ impl OpenTransaction {
     pub fn commit(self, durability: Durability) -> Result<Position> {
         let OpenTransaction { store, state } = self;
         let State { txn, seen, created } = state.into_inner();
+        let is_seen = |name: &&Namespace| seen.contains_key(*name);
+        assert!(created.keys().find(is_seen).is_none(), "a collection was there before, or was created");
         let written: Vec<_> = seen.into_values().filter(|seen| seen.written).map(|seen| seen.collection).collect();
         let several = (written.len() > 1).then(|| store.lock_several());
         let latches: Vec<_> = written.iter().map(|own| own.latch.read()).collect();
@@ -214,7 +216,7 @@ impl State {
                 (None, None) => return Ok(None),
                 (Some(now), Some(then)) if Arc::ptr_eq(now, then) => return Ok(Some(now.clone())),
                 // the change that the snapshot shows is about to be published in the catalogue
-                _ if publishing => std::thread::yield_now(),
+                _ if publishing => store.wait_published(),
                 _ => return Err(Error::SnapshotUnavailable(namespace.clone())),
             }
         }
@@ -226,7 +228,8 @@ impl State {
         store.with_catalogue(|catalogue| catalogue.check_case(namespace.db()))?;
         self.txn.claim(CATALOGUE, &catalogue::collection_key(namespace))?;
         let collection = Arc::new(store.put_new_collection(&mut self.txn, namespace, options)?);
-        self.created.insert(namespace.clone(), collection.clone());
+        let before = self.created.insert(namespace.clone(), collection.clone());
+        assert!(before.is_none(), "{namespace} is created once");
         Ok(collection)
     }
 }

@@ -1,16 +1,18 @@
 //! [`Store`]: entry point to collections: lookups, holding one for a write, opening.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arbor_base::invariants::PARANOID;
 use arbor_base::{Position, TreeId};
-use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, Transactions, View};
+use arbor_txn::{Durability, Error as TxnError, Patience, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::build::Builds;
+use crate::catalogue::in_step::WatchedCollections;
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
 use crate::switch::Switches;
@@ -56,41 +58,106 @@ pub struct Store {
     pub(crate) options: StoreOptions,
     pub(crate) switches: Switches,
     pub(crate) builds: Builds,
-    pub(crate) unfinished: Vec<UnfinishedBuild>,
+    /// Known when the store was opened by a leader, or last took over.
+    pub(crate) unfinished: Mutex<Vec<UnfinishedBuild>>,
     /// One holder of several latches at a time.
     several: Mutex<()>,
     /// One change of the catalogue at a time.
     changing: Mutex<()>,
+    /// One replacement of the catalogue in memory at a time. Nothing is locked while it is held: the thread that applies what another member
+    /// has committed takes it with the commit lock held, when `changing` may be held by one that waits for the commit lock.
+    showing: Mutex<()>,
+    /// Collections whose changes by another member are reported.
+    pub(crate) watched: OnceLock<WatchedCollections>,
     /// A change is being committed: snapshots may show it while the catalogue does not yet.
     publishing: AtomicBool,
+    /// Signalled when it no longer is.
+    published: (Mutex<()>, Condvar),
 }
 
 impl Store {
-    /// Loads the catalogue; what broken-off index builds and switches of engines left is dropped. The builds themselves are
-    /// for the caller to begin again ([`Store::unfinished_builds`]).
+    /// Loads the catalogue. Under a [`Transactions`] that takes commits, it does what [`Store::lead`] does; else it writes nothing.
     pub fn open(transactions: Arc<Transactions>, mut options: StoreOptions) -> Result<Store> {
         if options.trees.engines.is_empty() {
             let name = transactions.engine().name();
             (options.trees.default, options.trees.home) = (name, name);
         }
-        let mut txn = transactions.begin()?;
-        txn.create_fixed_tree(CATALOGUE, Default::default())?;
-        txn.commit(Durability::Applied)?;
-        let catalogue::Loaded { catalogue, interrupted, unfinished } =
-            catalogue::load(&transactions.read()?, options.trees.home)?;
-        interrupted.into_iter().try_for_each(|tree| drop_interrupted(&transactions, tree))?;
-        let catalogue = ArcSwap::from_pointee(catalogue);
-        Ok(Store {
+        let store = Store {
             transactions,
-            catalogue,
+            catalogue: ArcSwap::default(),
             options,
             switches: Switches::default(),
             builds: Builds::default(),
-            unfinished,
+            unfinished: Mutex::default(),
             several: Mutex::new(()),
             changing: Mutex::new(()),
+            showing: Mutex::new(()),
+            watched: OnceLock::new(),
             publishing: AtomicBool::new(false),
-        })
+            published: Default::default(),
+        };
+        match store.transactions.is_leading() {
+            true => store.lead()?,
+            // The data is no state; the catalogue comes when the initial sync has ended.
+            false if store.transactions.is_syncing() => {}
+            false => store.set_catalogue(store.load()?.catalogue),
+        }
+        Ok(store)
+    }
+
+    /// Takes over from another member, or from the process before this one: what broken-off index builds and switches of engines left is
+    /// dropped. The builds themselves are for the caller to begin again ([`Store::unfinished_builds`]).
+    ///
+    /// Requires that no other thread changes collections yet.
+    pub fn lead(&self) -> Result<()> {
+        assert!(self.builds.is_idle(), "builds of an earlier term have ended: their trees are dropped now");
+        let mut txn = self.transactions.begin()?;
+        txn.create_fixed_tree(CATALOGUE, Default::default())?;
+        txn.commit(Durability::Applied)?;
+        let catalogue::Loaded { catalogue, interrupted, unfinished } = self.load()?;
+        interrupted.into_iter().try_for_each(|tree| drop_interrupted(&self.transactions, tree))?;
+        *self.unfinished.lock() = unfinished;
+        // The one in memory is in step, and others share its latches.
+        if self.with_catalogue(|known| known.databases.is_empty()) {
+            self.set_catalogue(catalogue);
+        }
+        Ok(())
+    }
+
+    /// The catalogue on disk; empty before the first leader of a new store has made it.
+    fn load(&self) -> Result<catalogue::Loaded> {
+        match catalogue::load(&self.transactions.read()?, self.options.trees.home) {
+            Err(Error::Txn(TxnError::UnknownTree(_))) => Ok(catalogue::Loaded::default()),
+            loaded => loaded,
+        }
+    }
+
+    /// Changes the catalogue in memory.
+    pub(crate) fn change_shown(&self, change: impl FnOnce(&mut Catalogue)) {
+        let _one_at_a_time = self.showing.lock();
+        let mut catalogue = Catalogue::clone(&self.catalogue.load());
+        change(&mut catalogue);
+        self.set_catalogue(catalogue);
+    }
+
+    pub(crate) fn set_catalogue(&self, catalogue: Catalogue) {
+        self.catalogue.store(Arc::new(catalogue));
+    }
+
+    pub(crate) fn set_publishing(&self, publishing: bool) {
+        self.publishing.store(publishing, Ordering::SeqCst);
+        if !publishing {
+            let _registered_or_not_yet = self.published.0.lock();
+            self.published.1.notify_all();
+        }
+    }
+
+    /// Waits until the change that is being committed is in the catalogue. In a set of several members that takes a round trip.
+    pub(crate) fn wait_published(&self) {
+        let mut waiting = self.published.0.lock();
+        while self.publishing.load(Ordering::SeqCst) {
+            self.published.1.wait(&mut waiting);
+        }
     }
 
     /// Directory for what does not fit into memory; created when needed.
@@ -120,7 +187,7 @@ impl Store {
             let view = self.transactions.read()?;
             // In this order: a change that the view shows is either being published still, or in the catalogue.
             if self.publishing.load(Ordering::SeqCst) && !collection.is_whole_in(&view) {
-                std::thread::yield_now();
+                self.wait_published();
                 continue;
             }
             if self.collection(namespace).is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
@@ -136,6 +203,7 @@ impl Store {
             let guard = collection.latch.read();
             let now = self.collection(namespace)?;
             if collection.latch.is(&now.latch) {
+                debug_assert!(now.namespace == *namespace, "{namespace} was renamed while it was held");
                 return Some(CollectionGuard { collection: now, _guard: guard });
             }
         }
@@ -158,6 +226,7 @@ impl Store {
             let guard = collection.latch.write();
             let now = self.collection(namespace)?;
             if collection.latch.is(&now.latch) {
+                debug_assert!(now.latch.is_held_exclusively(), "no writer is at work on {namespace}");
                 return Some((now, guard));
             }
         }
@@ -203,9 +272,19 @@ impl Store {
         work(&self.catalogue.load())
     }
 
+    /// Panics where the catalogue breaks its own rules. For tests: it visits all collections.
+    #[doc(hidden)]
+    pub fn validate_catalogue(&self) {
+        self.catalogue.load().validate(&Catalogue::default());
+    }
+
     /// To be held by a thread that takes more than one latch, from before the first of them.
     pub(crate) fn lock_several(&self) -> MutexGuard<'_, ()> {
         self.several.lock()
+    }
+
+    pub(crate) fn is_locking_several(&self) -> bool {
+        self.several.is_locked()
     }
 
     pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
@@ -227,12 +306,18 @@ impl Store {
 
     /// Like [`Store::commit_change`], but returns the position of the commit.
     pub(crate) fn commit_change_at(&self, txn: Transaction, change: impl FnOnce(&mut Catalogue)) -> Result<Position> {
-        let _publishing = Publishing::begin(&self.publishing);
+        assert!(self.changing.is_locked(), "one change of the catalogue at a time");
+        let _publishing = Publishing::begin(self);
+        // The catalogue shows the change only once snapshots do.
+        let _however_long = Patience::until(None);
         let committed = txn.commit(Durability::Applied);
         if matches!(committed, Ok(_) | Err(TxnError::CommittedNotApplied { .. })) {
-            let mut catalogue = Catalogue::clone(&self.catalogue.load());
-            change(&mut catalogue);
-            self.catalogue.store(Arc::new(catalogue));
+            self.change_shown(|catalogue| {
+                change(catalogue);
+                if PARANOID {
+                    catalogue.validate(&self.catalogue.load());
+                }
+            });
         }
         Ok(committed?)
     }
@@ -255,18 +340,18 @@ fn drop_interrupted(transactions: &Transactions, tree: TreeId) -> Result<()> {
 }
 
 /// Raises the flag for as long as it lives.
-struct Publishing<'s>(&'s AtomicBool);
+struct Publishing<'s>(&'s Store);
 
 impl Publishing<'_> {
-    fn begin(flag: &AtomicBool) -> Publishing<'_> {
-        flag.store(true, Ordering::SeqCst);
-        Publishing(flag)
+    fn begin(store: &Store) -> Publishing<'_> {
+        store.set_publishing(true);
+        Publishing(store)
     }
 }
 
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.set_publishing(false);
     }
 }
 

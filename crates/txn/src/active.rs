@@ -29,7 +29,7 @@ pub(crate) struct Ticket {
 }
 
 impl ActiveTransactions {
-    pub fn register(self: &Arc<Self>, published: impl FnOnce() -> Position) -> Ticket {
+    pub(crate) fn register(self: &Arc<Self>, published: impl FnOnce() -> Position) -> Ticket {
         let shard = arbor_base::thread_number() % SHARDS;
         let mut positions = self.shards[shard].0.lock();
         let position = published();
@@ -39,7 +39,7 @@ impl ActiveTransactions {
     }
 
     /// The oldest position that an active transaction may read at; `published` when there is none.
-    pub fn oldest(&self, published: Position) -> Position {
+    pub(crate) fn oldest(&self, published: Position) -> Position {
         let oldest_of = |shard: &Shard| shard.0.lock().first_key_value().map(|(position, _)| *position);
         self.shards.iter().filter_map(oldest_of).min().unwrap_or(published).min(published)
     }

@@ -76,14 +76,14 @@ impl Place {
 
 impl AsideViews {
     /// Returns a place for a view that is taken now.
-    pub fn place(&self, log_bytes: u64) -> Aside {
+    pub(crate) fn place(&self, log_bytes: u64) -> Aside {
         let place = Arc::new(Place { log_bytes, state: Mutex::new(State::Read) });
         self.places.lock().push(Arc::downgrade(&place));
         Aside(place)
     }
 
     /// Releases the views that are older than `most` bytes of log. `written`: the bytes logged until now.
-    pub fn release(&self, written: u64, most: impl FnOnce() -> Option<u64>) {
+    pub(crate) fn release(&self, written: u64, most: impl FnOnce() -> Option<u64>) {
         if written < self.checked_at.load(Ordering::Relaxed) + CHECK_LOG_BYTES {
             return;
         }

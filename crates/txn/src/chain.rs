@@ -21,7 +21,10 @@
 //!   a batch of the operations that end in it, at its own position. So it holds one link, and an engine that a crash then
 //!   leaves inside of the chain continues after the link that it has.
 
-use arbor_base::Position;
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use arbor_base::{Fields, Position};
 use arbor_engine::Op;
 use arbor_log::{Log, PAYLOAD_BYTES_MAX};
 
@@ -47,14 +50,14 @@ struct Head {
 
 impl Head {
     fn encode(&self) -> [u8; HEAD_BYTES] {
-        let mut out = [0; HEAD_BYTES];
-        out[0] = VERSION;
-        out[1..9].copy_from_slice(&self.stamp.time.to_le_bytes());
-        out[9..17].copy_from_slice(&self.stamp.wall.to_le_bytes());
-        out[17..25].copy_from_slice(&self.last_time.to_le_bytes());
-        out[25..29].copy_from_slice(&self.number.to_le_bytes());
-        out[29] = u8::from(self.is_last);
-        out
+        let mut out = Vec::with_capacity(HEAD_BYTES);
+        out.push(VERSION);
+        out.extend_from_slice(&self.stamp.time.to_le_bytes());
+        out.extend_from_slice(&self.stamp.wall.to_le_bytes());
+        out.extend_from_slice(&self.last_time.to_le_bytes());
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.push(u8::from(self.is_last));
+        out.try_into().expect("a head has its fields and nothing else")
     }
 
     /// `None`: it is a whole record.
@@ -63,23 +66,20 @@ impl Head {
             return Ok(None);
         }
         let (head, piece) = payload.split_first_chunk::<HEAD_BYTES>().ok_or("the record ends inside a link's head")?;
-        let number_at = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&head[at..at + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let is_last = match head[29] {
+        let head = Head::of_fields(Fields::new(head)).ok_or("a link that is neither the last nor another one")?;
+        Ok(Some((head, piece)))
+    }
+
+    fn of_fields(mut fields: Fields<'_>) -> Option<Head> {
+        let _version = fields.u8()?;
+        let stamp = Stamp { time: fields.u64()?, wall: fields.i64()? };
+        let (last_time, number) = (fields.u64()?, fields.u32()?);
+        let is_last = match fields.u8()? {
             0 => false,
             1 => true,
-            _ => return Err("a link that is neither the last nor another one"),
+            _ => return None,
         };
-        let head = Head {
-            stamp: Stamp { time: number_at(1), wall: number_at(9) as i64 },
-            last_time: number_at(17),
-            number: u32::from_le_bytes([head[25], head[26], head[27], head[28]]),
-            is_last,
-        };
-        Ok(Some((head, piece)))
+        Some(Head { stamp, last_time, number, is_last })
     }
 }
 
@@ -103,14 +103,14 @@ pub(crate) struct ChainWriter<'l> {
 }
 
 impl<'l> ChainWriter<'l> {
-    pub fn new(log: &'l Log, stamp: Stamp, last_time: u64, piece_bytes: usize) -> ChainWriter<'l> {
+    pub(crate) fn new(log: &'l Log, stamp: Stamp, last_time: u64, piece_bytes: usize) -> ChainWriter<'l> {
         let head = Head { stamp, last_time, number: 0, is_last: false };
         ChainWriter { log, head, link: vec![0; HEAD_BYTES], piece_bytes: piece_bytes.min(PIECE_BYTES_MAX), bytes: 0 }
     }
 
     /// `begun` is the record up to its operations. Returns the position of the last link. After an error the links that are
     /// in the log are void.
-    pub fn write(mut self, begun: &[u8], ops: &[Op]) -> arbor_log::Result<(Position, u64)> {
+    pub(crate) fn write(mut self, begun: &[u8], ops: &[Op]) -> arbor_log::Result<(Position, u64)> {
         self.push(begun)?;
         let mut encoded = Vec::new();
         for op in ops {
@@ -137,7 +137,8 @@ impl<'l> ChainWriter<'l> {
     }
 
     fn append(&mut self) -> arbor_log::Result<Position> {
-        self.link[..HEAD_BYTES].copy_from_slice(&self.head.encode());
+        let head = self.link.first_chunk_mut::<HEAD_BYTES>().expect("a link begins with room for its head");
+        *head = self.head.encode();
         let position = self.log.append(&[&self.link])?;
         if self.link.len() >= SYNCED_BYTES {
             // Written while the next links are made, not all at once when a thread waits for it.
@@ -159,7 +160,7 @@ pub(crate) struct Link<'p> {
 
 impl<'p> Link<'p> {
     /// `None`: the payload is a whole record.
-    pub fn decode(payload: &'p [u8]) -> Decoded<Option<Link<'p>>> {
+    pub(crate) fn decode(payload: &'p [u8]) -> Decoded<Option<Link<'p>>> {
         let link = Head::decode(payload)?;
         Ok(link.map(|(head, piece)| Link { number: head.number, is_last: head.is_last, piece }))
     }
@@ -240,6 +241,7 @@ mod tests {
             logical: vec![4; 9],
             places: vec![(tree, b"db.c".to_vec())],
             notes: (0..20).map(note).collect(),
+            loads: Vec::new(),
             ops: (0..20).map(put).collect(),
         }
     }

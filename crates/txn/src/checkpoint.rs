@@ -13,6 +13,7 @@ use arbor_base::Position;
 use parking_lot::{Condvar, Mutex};
 
 use crate::commit::{CommitPath, log_error};
+use crate::fetch::sync::Syncing;
 use crate::follower::LogHolds;
 use crate::{Error, Result, Space};
 
@@ -33,9 +34,17 @@ pub struct CheckpointStats {
     pub error: Option<String>,
 }
 
+/// Part of the log that other members of the set still fetch.
+#[derive(Clone, Copy, Debug, Default)]
+struct MemberHold {
+    from: Option<Position>,
+    bytes_max: u64,
+}
+
 pub(crate) struct Checkpoints {
     path: Arc<CommitPath>,
     /// Positions of the log's other readers.
+    members: Mutex<MemberHold>,
     holds: Arc<LogHolds>,
     /// One checkpoint at a time; the last checkpointed position.
     running: Mutex<Position>,
@@ -51,41 +60,64 @@ fn in_ms(interval: Duration) -> u64 {
 }
 
 impl Checkpoints {
-    pub fn new(path: Arc<CommitPath>) -> Checkpoints {
+    pub(crate) fn new(path: Arc<CommitPath>) -> Checkpoints {
         Checkpoints {
             running: Mutex::new(path.engine().durable()),
             interval_ms: AtomicU64::new(in_ms(path.options().checkpoint_interval)),
             path,
             holds: Arc::default(),
+            members: Mutex::default(),
             stats: Mutex::default(),
             stop: Mutex::new(false),
             wake: Condvar::new(),
         }
     }
 
-    pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let own = self.clone();
         std::thread::Builder::new().name("checkpoint".into()).spawn(move || own.run())
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         *self.stop.lock() = true;
         self.wake.notify_all();
     }
 
-    pub fn holds(&self) -> &Arc<LogHolds> {
+    pub(crate) fn holds(&self) -> &Arc<LogHolds> {
         &self.holds
     }
 
-    pub fn stats(&self) -> CheckpointStats {
+    pub(crate) fn hold_for_members(&self, from: Option<Position>) {
+        self.members.lock().from = from;
+    }
+
+    pub(crate) fn set_held_for_members_max(&self, bytes: u64) {
+        self.members.lock().bytes_max = bytes;
+    }
+
+    /// The first position that the log keeps for other members, in whole segments of no more bytes than the limit.
+    pub(crate) fn held_for_members(&self) -> Option<Position> {
+        let MemberHold { from, bytes_max } = *self.members.lock();
+        let from = from?;
+        let mut bytes = 0;
+        let segments = self.path.log().segments();
+        let newest = segments.iter().rev().take_while(|(_, size)| {
+            bytes += size;
+            bytes <= bytes_max
+        });
+        let oldest = newest.last().map_or(Position(u64::MAX), |(first, _)| *first);
+        Some(from.max(oldest))
+    }
+
+    pub(crate) fn stats(&self) -> CheckpointStats {
         self.stats.lock().clone()
     }
 
-    pub fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         Duration::from_millis(self.interval_ms.load(Ordering::Relaxed))
     }
 
-    pub fn set_interval(&self, interval: Duration) {
+    pub(crate) fn set_interval(&self, interval: Duration) {
         self.interval_ms.store(in_ms(interval), Ordering::Relaxed);
     }
 
@@ -120,14 +152,14 @@ impl Checkpoints {
     }
 
     /// Refuses writes while space is low, and tries to apply what waits for it.
-    pub fn watch_space(&self) {
+    pub(crate) fn watch_space(&self) {
         if let Some(space) = self.path.space() {
             space.watch(|| self.path.engine().stats().map_or(0, |stats| stats.free_bytes));
         }
         self.path.retry_pending();
     }
 
-    pub fn checkpoint(&self) -> Result<Position> {
+    pub(crate) fn checkpoint(&self) -> Result<Position> {
         let mut running = self.running.lock();
         let began = Instant::now();
         self.path.log_bytes().store(0, Ordering::Relaxed);
@@ -153,6 +185,10 @@ impl Checkpoints {
 
     fn checkpoint_once(&self) -> Result<Position> {
         let (log, engine) = (self.path.log(), self.path.engine());
+        if self.path.lock().syncing == Syncing::Needed {
+            // Engine and log are of two states.
+            return Ok(engine.durable());
+        }
         log.wait_durable(log.appended()).map_err(log_error)?;
         let position = engine.checkpoint().map_err(Error::from)?;
         // What the engine keeps durably must be in the log durably, else a power failure leaves records that never were.
@@ -167,7 +203,8 @@ impl Checkpoints {
         }
         let needed = engine.durable().next().min(self.holds.oldest());
         let first = log.first();
-        log.trim(needed.min(self.path.history_floor(needed)?)).map_err(log_error)?;
+        let kept = needed.min(self.path.history_floor(needed)?);
+        log.trim(kept.min(self.held_for_members().unwrap_or(kept))).map_err(log_error)?;
         let trimmed = log.first();
         assert!(trimmed <= first.max(needed), "R1: the log begins at {trimmed} and is needed from {needed} on");
         low.iter().for_each(|space| space.checkpointed());

@@ -28,7 +28,7 @@ pub(crate) struct OwnClaims {
 }
 
 impl Claims {
-    pub fn open(self: &Arc<Self>) -> OwnClaims {
+    pub(crate) fn open(self: &Arc<Self>) -> OwnClaims {
         let owner = self.next_owner.fetch_add(1, Ordering::Relaxed);
         OwnClaims { claims: self.clone(), owner, hashes: Vec::new() }
     }
@@ -36,7 +36,7 @@ impl Claims {
 
 impl OwnClaims {
     /// Returns true if the key is this transaction's from now on (or was before).
-    pub fn claim(&mut self, hash: u64) -> bool {
+    pub(crate) fn claim(&mut self, hash: u64) -> bool {
         let mut owners = self.claims.owners.lock();
         match owners.get(&hash) {
             Some(owner) => *owner == self.owner,

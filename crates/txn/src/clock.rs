@@ -3,6 +3,7 @@
 //! A stamp is greater than all before it, whatever the system's clock does, and greater than every time that a client has
 //! shown. Stamps are allotted under the commit lock, so their order is the order of the log.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,17 +16,14 @@ pub struct Stamp {
     pub wall: i64,
 }
 
+/// Returns milliseconds since 1970. It may go back.
+pub type SystemClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
 /// The last time that was allotted or shown.
 pub(crate) struct Clock {
     last: AtomicU64,
-    /// Milliseconds since 1970.
-    system: fn() -> i64,
-}
-
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock { last: AtomicU64::new(0), system: system_ms }
-    }
+    /// `None`: the operating system's.
+    system: Option<SystemClock>,
 }
 
 fn system_ms() -> i64 {
@@ -33,8 +31,12 @@ fn system_ms() -> i64 {
 }
 
 impl Clock {
+    pub(crate) fn new(system: Option<SystemClock>) -> Clock {
+        Clock { last: AtomicU64::new(0), system }
+    }
+
     /// Returns a stamp for a record with `notes` notes; it uses up at least one time.
-    pub fn stamp(&self, notes: usize) -> Stamp {
+    pub(crate) fn stamp(&self, notes: usize) -> Stamp {
         let wall = self.system_ms();
         let now = (wall.max(0) as u64 / 1000) << 32 | 1;
         let used_up = notes.max(1) as u64 - 1;
@@ -45,16 +47,16 @@ impl Clock {
     }
 
     /// Makes later stamps greater than `time`.
-    pub fn advance(&self, time: u64) {
+    pub(crate) fn advance(&self, time: u64) {
         self.last.fetch_max(time, Ordering::AcqRel);
     }
 
     /// Returns the system's clock: milliseconds since 1970.
-    pub fn system_ms(&self) -> i64 {
-        (self.system)()
+    pub(crate) fn system_ms(&self) -> i64 {
+        self.system.as_ref().map_or_else(system_ms, |system| system())
     }
 
-    pub fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 }
@@ -66,7 +68,7 @@ mod tests {
     const SECOND: u64 = 1 << 32;
 
     fn at(system: fn() -> i64) -> Clock {
-        Clock { system, ..Clock::default() }
+        Clock::new(Some(Arc::new(system)))
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The commit path: conflict check, append, apply, publish. The only caller of `log.append` and `engine.apply`.
 //!
 //! A group's leader holds the commit lock from the conflict check to the publication; the wait for the fsync comes after
-//! it, by each committer for itself.
+//! it, by each committer for itself. In a set of several members it holds the lock until the group is in the log; the group is then in
+//! flight, and the thread that moves the commit point takes the lock again to apply and publish it (`commit_rule.rs`).
 //!
 //! Effects of a failure:
 //!
@@ -9,7 +10,7 @@
 //! |---|---|---|---|
 //! | append | no space | refused, nothing written | writes continue when there is space |
 //! | append | anything else | refused | poisoned (the log says so itself) |
-//! | apply | no space | **in the log, so it will happen**: its committers wait up to `apply_wait`, then get `CommittedNotApplied` | the batches stay pending and are applied before anything else; new writes are refused with `OutOfSpace` until then; reads continue |
+//! | apply | no space | **in the log, so it will happen**: its committers wait up to `apply_wait`, then get `CommittedNotApplied` | the batches stay in flight and are applied before anything else; new writes are refused with `OutOfSpace` until then; reads continue |
 //! | apply | error or panic | `Poisoned`, outcome open until the next start | writes are refused, reads continue |
 //! | fsync | error | `Poisoned`, visible, durability open | the log refuses every later append |
 //!
@@ -22,7 +23,8 @@
 //! Lock order: large transactions, commit lock, a shard of the active transactions.
 
 mod append;
-mod pending;
+pub(crate) mod in_flight;
+mod member;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,12 +43,14 @@ use crate::aside::AsideViews;
 use crate::chain::PIECE_BYTES_MAX;
 use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
+use crate::commit_rule::{CommitRule, Term};
 use crate::commit_waiters::{CommitWaiters, PositionReached};
+use crate::fetch::Loads;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::held_states::Past;
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
-use crate::{Durability, Error, Options, Result, Retention, Space};
+use crate::{Durability, Error, Options, Pending, Result, Retention, Space};
 
 /// Copies of a large transaction while it commits: its operations, their bytes on the way to the log, and in the engine (LMDB
 /// holds the pages that a transaction changes).
@@ -73,6 +77,14 @@ pub(crate) struct CommitPath {
     history_window_ms: AtomicU64,
     queue: Queue<Request, Outcome>,
     committed: Mutex<Committed>,
+    /// Signalled, with the commit lock, when something in flight was applied, and when the lead changes.
+    flow: Condvar,
+    /// Position from which on transactions of the present term read.
+    term_floor: AtomicU64,
+    appended: OnceLock<AppendListener>,
+    durable: Arc<OnceLock<AppendListener>>,
+    observer: OnceLock<Arc<dyn crate::Applied>>,
+    loads: Loads,
     /// Signalled when pending batches are applied.
     applied: Condvar,
     applied_lock: Mutex<()>,
@@ -85,28 +97,50 @@ pub(crate) struct CommitPath {
     large: Mutex<()>,
     log_bytes: AtomicU64,
     log_written: AtomicU64,
+    /// The rule is [`CommitRule::Set`].
+    is_of_set: AtomicBool,
     closed: AtomicBool,
     poison: OnceLock<String>,
 }
 
+/// Called with a position of the log: the last one after an append under [`CommitRule::Set`], with the commit lock held, or the last one
+/// after a sync.
+pub type AppendListener = Box<dyn Fn(Position) + Send + Sync>;
+
 enum Outcome {
     Committed(Position),
+    /// In the log; it counts when the set has it.
+    Logged(Arc<Term>, Position),
+    /// A commit up to this position, which is in flight, came first.
+    Conflict(Arc<Term>, Position),
     /// In the log but not in the engine.
     Pending(Position),
     Failed(Error),
 }
 
 impl CommitPath {
-    pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, mut committed: Committed) -> CommitPath {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        engine: Arc<dyn Engine>,
+        options: Options,
+        mut committed: Committed,
+    ) -> CommitPath {
         committed.prune_at = PRUNE_AT.min(options.conflict_keys_max + 1);
         let waiters = Arc::new(CommitWaiters::new(engine.applied(), log.durable()));
         let synced = waiters.clone();
-        log.on_sync(Arc::new(move |durable| synced.synced(durable)));
+        let listener: Arc<OnceLock<AppendListener>> = Arc::default();
+        let durable = listener.clone();
+        log.on_sync(Arc::new(move |position| {
+            let another = synced.synced(position);
+            listener.get().iter().for_each(|listener| listener(position));
+            another
+        }));
         let _no_waiters = waiters.synced(log.durable());
+        let clock = Clock::new(options.clock.clone());
         CommitPath {
             waiters,
             next_tree: AtomicU64::new(committed.next_tree),
-            logged: AtomicU64::new(log.appended().0),
+            logged: AtomicU64::new(engine.applied().0),
             large: Mutex::default(),
             queue: Queue::new(options.group_bytes_max),
             engine,
@@ -120,99 +154,109 @@ impl CommitPath {
             claims: Arc::default(),
             conflict_floor: AtomicU64::new(0),
             hasher: DefaultHashBuilder::default(),
-            clock: Clock::default(),
+            clock,
             committed: Mutex::new(committed),
+            flow: Condvar::new(),
+            term_floor: AtomicU64::new(0),
+            appended: OnceLock::new(),
+            durable,
+            observer: OnceLock::new(),
+            loads: Loads::default(),
             applied: Condvar::new(),
             applied_lock: Mutex::new(()),
             log_bytes: AtomicU64::new(0),
             log_written: AtomicU64::new(0),
+            is_of_set: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             poison: OnceLock::new(),
         }
     }
 
-    pub fn engine(&self) -> &Arc<dyn Engine> {
+    pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
-    pub fn log(&self) -> &Arc<Log> {
+    pub(crate) fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    pub fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    pub fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    pub fn keeps_history(&self) -> bool {
+    pub(crate) fn keeps_history(&self) -> bool {
         self.retention.is_some()
     }
 
-    pub fn retention(&self) -> Option<Retention> {
+    pub(crate) fn retention(&self) -> Option<Retention> {
         self.retention.as_ref().map(|retention| *retention.lock())
     }
 
-    pub fn set_retention(&self, new: Retention) {
+    pub(crate) fn set_retention(&self, new: Retention) {
         self.retention.iter().for_each(|retention| *retention.lock() = new);
     }
 
-    pub fn aside(&self) -> &AsideViews {
+    pub(crate) fn aside(&self) -> &AsideViews {
         &self.aside
     }
 
-    pub fn past(&self) -> Option<&Past> {
+    pub(crate) fn past(&self) -> Option<&Past> {
         self.past.as_ref()
     }
 
-    pub fn history_window(&self) -> Duration {
+    pub(crate) fn history_window(&self) -> Duration {
         Duration::from_millis(self.history_window_ms.load(Ordering::Relaxed))
     }
 
-    pub fn set_history_window(&self, window: Duration) {
+    pub(crate) fn set_history_window(&self, window: Duration) {
         self.history_window_ms.store(window.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// The last position in the log that ends a record. Some of the newest may not be visible yet.
-    pub fn logged(&self) -> Position {
+    /// The last position in the log that ends a record and is certain to become visible. Some of the newest may not be so yet.
+    pub(crate) fn logged(&self) -> Position {
+        if self.is_of_set.load(Ordering::Acquire) {
+            return self.published();
+        }
         Position(self.logged.load(Ordering::Acquire))
     }
 
-    pub fn register(&self) -> Ticket {
+    pub(crate) fn register(&self) -> Ticket {
         self.active.register(|| self.waiters.published())
     }
 
-    pub fn open_claims(&self) -> OwnClaims {
+    pub(crate) fn open_claims(&self) -> OwnClaims {
         self.claims.open()
     }
 
-    pub fn hasher(&self) -> &DefaultHashBuilder {
+    pub(crate) fn hasher(&self) -> &DefaultHashBuilder {
         &self.hasher
     }
 
     /// Returns the position up to which the conflict table may have forgotten commits.
-    pub fn conflict_floor(&self) -> Position {
+    pub(crate) fn conflict_floor(&self) -> Position {
         Position(self.conflict_floor.load(Ordering::Acquire))
     }
 
-    pub fn allot_tree(&self) -> TreeId {
+    pub(crate) fn allot_tree(&self) -> TreeId {
         TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Takes the commit lock, which keeps all other committers out.
-    pub fn lock(&self) -> MutexGuard<'_, Committed> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Committed> {
         self.committed.lock()
     }
 
     /// Bytes of log since the last checkpoint.
-    pub fn log_bytes(&self) -> &AtomicU64 {
+    pub(crate) fn log_bytes(&self) -> &AtomicU64 {
         &self.log_bytes
     }
 
     /// Bytes of log since the start.
-    pub fn log_written(&self) -> u64 {
+    pub(crate) fn log_written(&self) -> u64 {
         self.log_written.load(Ordering::Relaxed)
     }
 
@@ -222,25 +266,31 @@ impl CommitPath {
         self.space().iter().for_each(|space| space.logged(written));
     }
 
-    pub fn space(&self) -> Option<&Space> {
+    pub(crate) fn space(&self) -> Option<&Space> {
         self.options.space.as_deref()
     }
 
     /// A write found no space. Returns true if it may find some now.
-    pub fn space_exhausted(&self) -> bool {
+    pub(crate) fn space_exhausted(&self) -> bool {
         self.space().is_some_and(Space::exhausted)
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.waiters.close();
+        self.flow.notify_all();
     }
 
-    pub fn poisoned(&self) -> Option<&str> {
+    /// Returns true if no commit in flight is applied any more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.closed.load(Ordering::Acquire) || self.poisoned().is_some()
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<&str> {
         self.poison.get().map(String::as_str)
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if let Some(reason) = self.poisoned() {
             return Err(Error::Poisoned { reason: reason.to_owned() });
         }
@@ -248,7 +298,34 @@ impl CommitPath {
     }
 
     /// Commits through the queue. The ticket keeps the conflict window open until the outcome is known.
-    pub fn commit(&self, mut writes: WriteSet, snapshot: Position, ticket: Ticket) -> Result<Position> {
+    pub(crate) fn commit(&self, writes: WriteSet, snapshot: Position, ticket: Ticket) -> Result<Position> {
+        let (outcome, _memory, _large) = self.submit(writes, snapshot)?;
+        drop(ticket);
+        self.settle(outcome)
+    }
+
+    /// Stage 1 of a commit; under [`CommitRule::Own`] all of it.
+    pub(crate) fn commit_begin(
+        self: &Arc<Self>,
+        writes: WriteSet,
+        snapshot: Position,
+        ticket: Ticket,
+    ) -> Result<Pending> {
+        let (outcome, ..) = self.submit(writes, snapshot)?;
+        drop(ticket);
+        match outcome {
+            Outcome::Logged(term, position) => Ok(Pending::new(self.clone(), Some(term), position)),
+            Outcome::Conflict(..) => Err(Error::Conflict),
+            outcome => Ok(Pending::new(self.clone(), None, self.settle(outcome)?)),
+        }
+    }
+
+    /// Has a leader log the writes. Memory and lock are for the time until the outcome is known.
+    fn submit(
+        &self,
+        mut writes: WriteSet,
+        snapshot: Position,
+    ) -> Result<(Outcome, Reservation, Option<MutexGuard<'_, ()>>)> {
         // The memory of one large transaction is enough.
         let one_at_a_time = self.is_chained(&writes).then(|| self.large.lock());
         let mut memory = writes.take_reservation();
@@ -261,24 +338,29 @@ impl CommitPath {
             self.guarded(group, |group| {
                 self.release_states();
                 self.engine.wait_for_room();
-                self.process(&mut self.lock(), group)
+                let mut committed = self.lock();
+                match self.enter(&mut committed) {
+                    Ok(()) => self.process(&mut committed, group),
+                    Err(error) => group.iter().map(|_| Outcome::Failed(again(&error))).collect(),
+                }
             })
         });
-        drop(ticket);
-        self.settle(outcome)
+        Ok((outcome, memory, one_at_a_time))
     }
 
     /// Commits by a thread that holds the commit lock.
-    pub fn commit_locked(
-        &self,
+    pub(crate) fn commit_locked(
+        self: &Arc<Self>,
         committed: &mut Committed,
         writes: WriteSet,
         snapshot: Position,
         _ticket: Ticket,
-    ) -> Result<Position> {
+    ) -> Result<Pending> {
         let request = self.request(writes, snapshot)?;
         match self.guarded(vec![request], |group| self.process(committed, group)).pop() {
-            Some(Outcome::Committed(position)) => Ok(position),
+            Some(Outcome::Committed(position)) => Ok(Pending::new(self.clone(), None, position)),
+            Some(Outcome::Logged(term, position)) => Ok(Pending::new(self.clone(), Some(term), position)),
+            Some(Outcome::Conflict(..)) => Err(Error::Conflict),
             Some(Outcome::Pending(position)) => Err(Error::CommittedNotApplied { position }),
             Some(Outcome::Failed(error)) => Err(error),
             None => unreachable!("one outcome per request"),
@@ -286,7 +368,7 @@ impl CommitPath {
     }
 
     /// Waits until the commit at `position` is as durable as asked for.
-    pub fn reach(&self, position: Position, durability: Durability) -> Result<()> {
+    pub(crate) fn reach(&self, position: Position, durability: Durability) -> Result<()> {
         match durability {
             Durability::Applied => Ok(()),
             Durability::Journaled => self.log.wait_durable(position).map_err(log_error),
@@ -296,6 +378,12 @@ impl CommitPath {
     fn settle(&self, outcome: Outcome) -> Result<Position> {
         match outcome {
             Outcome::Committed(position) => Ok(position),
+            Outcome::Logged(term, position) => self.wait_patiently(&term, position),
+            Outcome::Conflict(term, position) => {
+                // The same work on a new snapshot would conflict again until that commit is visible.
+                let _outcome = self.wait_committed(&term, position, None);
+                Err(Error::Conflict)
+            }
             Outcome::Pending(position) => self.wait_applied(position),
             Outcome::Failed(error) => Err(error),
         }
@@ -321,7 +409,7 @@ impl CommitPath {
     }
 
     /// Errors: more than a transaction may write.
-    pub fn check_size(&self, writes: &WriteSet) -> Result<()> {
+    pub(crate) fn check_size(&self, writes: &WriteSet) -> Result<()> {
         let (bytes, bytes_max) = (writes.bytes(), self.options.transaction_bytes_max);
         if bytes > bytes_max { Err(Error::TooLarge { bytes, bytes_max }) } else { Ok(()) }
     }
@@ -358,7 +446,7 @@ impl CommitPath {
     }
 
     fn process(&self, committed: &mut Committed, group: Vec<Request>) -> Vec<Outcome> {
-        if let Err(error) = self.check_open().and_then(|()| self.apply_pending(committed)) {
+        if let Err(error) = self.check_open().and_then(|()| self.apply_ready(committed)) {
             return group.iter().map(|_| Outcome::Failed(again(&error))).collect();
         }
         let alone = group.len() == 1;
@@ -373,6 +461,7 @@ impl CommitPath {
                     draft.add(committed, request, position, stamp, alone);
                     Outcome::Committed(position)
                 }
+                Err(Error::Conflict) if committed.rule == CommitRule::Set => self.conflict(committed, &draft, &request),
                 Err(error) => Outcome::Failed(error),
             });
         }
@@ -382,18 +471,14 @@ impl CommitPath {
         let appended = self.append_and_apply(committed, draft, &mut outcomes);
         self.validate(committed);
         match appended {
-            Ok(Applied::Visible) => outcomes,
-            Ok(Applied::Pending) => outcomes.into_iter().map(Outcome::pending).collect(),
+            Ok(Stage::Visible) => outcomes,
+            Ok(Stage::Logged(term)) => outcomes.into_iter().map(|outcome| outcome.logged(&term)).collect(),
+            Ok(Stage::Pending) => outcomes.into_iter().map(Outcome::pending).collect(),
             Err(error) => outcomes.into_iter().map(|outcome| outcome.failed(&error)).collect(),
         }
     }
 
-    fn append_and_apply(
-        &self,
-        committed: &mut Committed,
-        mut draft: Draft,
-        outcomes: &mut [Outcome],
-    ) -> Result<Applied> {
+    fn append_and_apply(&self, committed: &mut Committed, mut draft: Draft, outcomes: &mut [Outcome]) -> Result<Stage> {
         let last = match draft.chain {
             None => self.append(&draft)?,
             Some(stamp) => {
@@ -408,6 +493,9 @@ impl CommitPath {
         assert!(last <= self.log.appended(), "{last:?} is not in the log");
 
         committed.absorb(&mut draft);
+        if committed.rule == CommitRule::Set {
+            return self.leave_in_flight(committed, draft, last);
+        }
 
         let mut result = self.apply(&draft.batches);
         if matches!(result, Err(Error::OutOfSpace { .. })) && self.space_exhausted() {
@@ -417,14 +505,15 @@ impl CommitPath {
         let pending = matches!(result, Err(Error::OutOfSpace { .. }));
         if pending {
             sometimes!("txn: a group waits for space");
-            assert!(committed.pending.is_empty(), "a group was taken while another waits for space");
-            committed.pending = draft.batches.clone();
+            assert!(committed.in_flight.is_empty(), "a group was taken while another waits for space");
+            let time = committed.last_time;
+            draft.batches.iter().for_each(|batch| committed.in_flight.push(batch.clone(), time, time));
         }
         for (batch, footprint) in draft.batches.into_iter().zip(draft.footprints) {
             committed.conflicts.record(batch, footprint);
         }
         match result {
-            Err(_) if pending => Ok(Applied::Pending),
+            Err(_) if pending => Ok(Stage::Pending),
             Err(error) => Err(error),
             Ok(()) => {
                 assert!(
@@ -434,23 +523,48 @@ impl CommitPath {
                 );
                 self.publish(last);
                 self.prune(committed, last);
-                Ok(Applied::Visible)
+                Ok(Stage::Visible)
             }
         }
     }
 
+    /// The last commit that the request conflicts with.
+    fn conflict(&self, committed: &Committed, draft: &Draft, request: &Request) -> Outcome {
+        let Some(term) = committed.term() else { return Outcome::Failed(Error::NotLeading) };
+        let before = committed.conflicts.last_conflict(request.snapshot, &request.footprint, &request.ops);
+        let in_group = draft.batches.last().map(|batch| batch.position);
+        Outcome::Conflict(term.clone(), before.max(in_group).unwrap_or(committed.conflicts.floor()))
+    }
+
+    /// Ends stage 1: the batches wait for the commit point.
+    fn leave_in_flight(&self, committed: &mut Committed, draft: Draft, last: Position) -> Result<Stage> {
+        let term = committed.term().cloned().ok_or(Error::NotLeading)?;
+        for ((batch, footprint), record) in draft.batches.into_iter().zip(draft.footprints).zip(&draft.records) {
+            let times = crate::record::times_of(record);
+            let (stamp, last_time) =
+                times.map_err(|reason| Error::CorruptRecord { position: batch.position, reason })?;
+            committed.conflicts.record(batch.clone(), footprint);
+            committed.in_flight.push(batch, stamp.time, last_time);
+        }
+        self.log.request_sync();
+        self.notify_appended(last);
+        Ok(Stage::Logged(term))
+    }
+
     /// The order of the positions, which every commit keeps. The commit lock is held, so none of them moves but `durable`.
-    fn validate(&self, committed: &Committed) {
+    pub(crate) fn validate(&self, committed: &Committed) {
         // Read before what it is compared with.
         let (durable, published) = (self.log.durable(), self.published());
         let (logged, appended) = (self.logged(), self.log.appended());
         assert!(durable <= appended, "durable {durable}, appended {appended}");
         assert!(published <= logged, "published {published}, logged {logged}");
         assert!(logged <= appended, "logged {logged}, appended {appended}");
-        let pending = committed.pending.first().map(|batch| batch.position);
-        debug_assert!(
-            pending.is_none_or(|first| first > published),
-            "{pending:?} is pending and published {published}"
+        let first = committed.in_flight.first();
+        debug_assert!(first.is_none_or(|first| first > published), "{first:?} is in flight and published {published}");
+        assert!(
+            committed.rule == CommitRule::Own || published <= committed.commit_point.min(self.log.durable()),
+            "S1: published {published}, commit point {}",
+            committed.commit_point
         );
         debug_assert!(
             self.engine.durable() <= durable.max(self.log.durable()),
@@ -470,33 +584,35 @@ impl CommitPath {
 
     fn set_poison(&self, reason: String) -> Error {
         let reason = self.poison.get_or_init(|| reason).clone();
+        self.waiters.interrupt();
+        self.flow.notify_all();
         Error::Poisoned { reason }
     }
 
-    pub fn published(&self) -> Position {
+    pub(crate) fn published(&self) -> Position {
         self.waiters.published()
     }
 
     /// Returns the last position that the history shows: records up to it are visible and on the disk.
-    pub fn frontier(&self) -> Position {
+    pub(crate) fn frontier(&self) -> Position {
         self.waiters.frontier()
     }
 
-    fn publish(&self, position: Position) {
+    pub(crate) fn publish(&self, position: Position) {
         if self.waiters.publish(position) {
             self.log.request_sync();
         }
     }
 
     /// The moment when the history shows a position.
-    pub fn position_reached(&self, position: Position) -> PositionReached {
+    pub(crate) fn position_reached(&self, position: Position) -> PositionReached {
         PositionReached::new(self.waiters.clone(), self.log.clone(), position)
     }
 
     fn prune(&self, committed: &mut Committed, published: Position) {
         if committed.conflicts.size() >= committed.prune_at {
             committed.conflicts.prune(self.active.oldest(published));
-            committed.conflicts.bound(self.options.conflict_keys_max);
+            committed.conflicts.bound(self.options.conflict_keys_max, published);
             self.conflict_floor.store(committed.conflicts.floor().0, Ordering::Release);
             let grown = committed.conflicts.size() * 2;
             let at_most = self.options.conflict_keys_max + 1;
@@ -505,8 +621,9 @@ impl CommitPath {
     }
 }
 
-enum Applied {
+enum Stage {
     Visible,
+    Logged(Arc<Term>),
     Pending,
 }
 
@@ -514,6 +631,13 @@ impl Outcome {
     fn pending(self) -> Outcome {
         match self {
             Outcome::Committed(position) => Outcome::Pending(position),
+            other => other,
+        }
+    }
+
+    fn logged(self, term: &Arc<Term>) -> Outcome {
+        match self {
+            Outcome::Committed(position) => Outcome::Logged(term.clone(), position),
             other => other,
         }
     }
@@ -532,6 +656,7 @@ fn again(error: &Error) -> Error {
         Error::OutOfSpace { context } => Error::OutOfSpace { context: context.clone() },
         Error::Poisoned { reason } => Error::Poisoned { reason: reason.clone() },
         Error::Closed => Error::Closed,
+        Error::NotLeading => Error::NotLeading,
         other => Error::Refused { reason: other.to_string() },
     }
 }

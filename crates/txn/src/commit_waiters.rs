@@ -14,13 +14,13 @@ mod model;
 /// The primitives, which loom replaces where it tries all interleavings.
 mod sync {
     #[cfg(loom)]
-    pub use loom::sync::{Mutex, MutexGuard, atomic};
+    pub(super) use loom::sync::{Mutex, MutexGuard, atomic};
     #[cfg(not(loom))]
-    pub use parking_lot::{Mutex, MutexGuard};
+    pub(super) use parking_lot::{Mutex, MutexGuard};
     #[cfg(not(loom))]
-    pub use std::sync::atomic;
+    pub(super) use std::sync::atomic;
 
-    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         #[cfg(loom)]
         return mutex.lock().expect("a panic ends the model");
         #[cfg(not(loom))]
@@ -63,7 +63,7 @@ struct State {
 }
 
 impl CommitWaiters {
-    pub fn new(published: Position, durable: Position) -> CommitWaiters {
+    pub(crate) fn new(published: Position, durable: Position) -> CommitWaiters {
         CommitWaiters {
             published: AtomicU64::new(published.0),
             durable: AtomicU64::new(durable.0),
@@ -77,18 +77,18 @@ impl CommitWaiters {
         sync::lock(&self.state)
     }
 
-    pub fn published(&self) -> Position {
+    pub(crate) fn published(&self) -> Position {
         Position(self.published.load(Acquire))
     }
 
     /// Returns the last position that the history shows: records up to it are visible and on the disk.
-    pub fn frontier(&self) -> Position {
+    pub(crate) fn frontier(&self) -> Position {
         self.published().min(Position(self.durable.load(Acquire)))
     }
 
     /// Publishes a position, which must not be before an earlier one. Returns true if the log is to be synced now.
     #[must_use]
-    pub fn publish(&self, position: Position) -> bool {
+    pub(crate) fn publish(&self, position: Position) -> bool {
         let before = self.published.swap(position.0, AcqRel);
         assert!(before <= position.0, "{position:?} is published after {before}");
         self.has_waiters() && self.wake_reached()
@@ -96,7 +96,7 @@ impl CommitWaiters {
 
     /// Records the end of a sync. Returns true if another one is needed now.
     #[must_use]
-    pub fn synced(&self, durable: Position) -> bool {
+    pub(crate) fn synced(&self, durable: Position) -> bool {
         self.durable.fetch_max(durable.0, AcqRel);
         self.sync_asked.store(false, Release);
         self.has_waiters() && self.wake_reached()
@@ -128,8 +128,23 @@ impl CommitWaiters {
         first.is_some_and(|first| first <= published) && !self.sync_asked.swap(true, AcqRel)
     }
 
+    /// Has all waiters look again at what they wait for.
+    pub(crate) fn interrupt(&self) {
+        let waiters = {
+            let mut state = self.lock();
+            self.waiting.store(0, Relaxed);
+            std::mem::take(&mut state.waiters)
+        };
+        waiters.into_values().for_each(Waker::wake);
+    }
+
+    /// Records of the log were cut off; none of them was published.
+    pub(crate) fn lower(&self, durable: Position) {
+        self.durable.fetch_min(durable.0, AcqRel);
+    }
+
     /// Ends all waiting: no commits follow. Waiters wake, and new ones do not wait.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let waiters = {
             let mut state = self.lock();
             state.closed = true;
@@ -190,6 +205,26 @@ impl PositionReached {
                 return shown;
             }
             std::thread::park_timeout(left);
+        }
+    }
+}
+
+impl PositionReached {
+    /// Blocks the thread until the history shows the position, or until the deadline, or until `stop`, which is asked again after each
+    /// [`CommitWaiters::interrupt`].
+    pub(crate) fn wait_unless(mut self, deadline: Option<Instant>, stop: impl Fn() -> bool) {
+        let waker = Waker::from(Arc::new(Parked(std::thread::current())));
+        loop {
+            // H2: registered before it asks, so that an interruption after the answer wakes it.
+            let ready = Pin::new(&mut self).poll(&mut Context::from_waker(&waker)).is_ready();
+            if ready || stop() {
+                return;
+            }
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(left) if left.is_zero() => return,
+                Some(left) => std::thread::park_timeout(left),
+            }
         }
     }
 }

@@ -45,6 +45,25 @@ fn check(syncs: bool) {
     });
 }
 
+/// H2: a committer registers, then asks whether its term has ended; who ends a term interrupts after that. It never sleeps through it.
+#[test]
+fn loom_a_waiter_races_with_an_interruption() {
+    loom::model(|| {
+        let waiters = Arc::new(CommitWaiters::new(Position(0), Position(0)));
+        let ended = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let (interrupts, ends) = (waiters.clone(), ended.clone());
+        let ender = loom::thread::spawn(move || {
+            ends.store(true, loom::sync::atomic::Ordering::Release);
+            interrupts.interrupt();
+        });
+        let noted = Arc::new(Noted(AtomicBool::new(false)));
+        let (waits, _) = poll(&waiters, Position(1), &mut None, &Waker::from(noted.clone()));
+        let stops = ended.load(loom::sync::atomic::Ordering::Acquire);
+        ender.join().unwrap();
+        assert!(!waits || stops || noted.0.load(Ordering::SeqCst), "it sleeps");
+    });
+}
+
 #[test]
 fn loom_a_waiter_has_the_log_synced() {
     check(false);

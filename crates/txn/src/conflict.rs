@@ -45,7 +45,7 @@ pub(crate) fn hash_of(hasher: &DefaultHashBuilder, tree: TreeId, key: &[u8]) -> 
 }
 
 impl Footprint {
-    pub fn of(hasher: &DefaultHashBuilder, ops: &[Op]) -> Footprint {
+    pub(crate) fn of(hasher: &DefaultHashBuilder, ops: &[Op]) -> Footprint {
         let mut footprint = Footprint { hashes: Vec::with_capacity(ops.len()), ranges: Vec::new() };
         for op in ops {
             match op {
@@ -97,7 +97,7 @@ fn weight(footprint: &Footprint) -> usize {
 
 impl ConflictTable {
     /// Returns true if a commit after `snapshot` wrote a key that this transaction writes.
-    pub fn conflicts(&self, snapshot: Position, footprint: &Footprint, ops: &[Op]) -> bool {
+    pub(crate) fn conflicts(&self, snapshot: Position, footprint: &Footprint, ops: &[Op]) -> bool {
         let written_since = |hash: &u64| self.last_write.get(hash).is_some_and(|position| *position > snapshot);
         if footprint.hashes.iter().any(written_since) {
             return true;
@@ -114,7 +114,7 @@ impl ConflictTable {
     }
 
     /// Returns true if a commit after `snapshot` wrote this key.
-    pub fn conflicts_with_key(&self, snapshot: Position, hash: u64, tree: TreeId, key: &[u8]) -> bool {
+    pub(crate) fn conflicts_with_key(&self, snapshot: Position, hash: u64, tree: TreeId, key: &[u8]) -> bool {
         let in_a_range = || {
             let since = self.window.iter().rev().take_while(|commit| commit.position > snapshot);
             since.into_iter().any(|commit| covers(&commit.footprint.ranges, tree, key))
@@ -122,8 +122,24 @@ impl ConflictTable {
         self.last_write.get(&hash).is_some_and(|position| *position > snapshot) || (self.ranged > 0 && in_a_range())
     }
 
+    /// The position of the last commit after `snapshot` that conflicts; the floor when it may be forgotten.
+    pub(crate) fn last_conflict(&self, snapshot: Position, footprint: &Footprint, ops: &[Op]) -> Option<Position> {
+        let of_keys = footprint.hashes.iter().filter_map(|hash| self.last_write.get(hash).copied()).max();
+        let of_ranges = self.window.iter().rev().take_while(|commit| commit.position > snapshot).find(|commit| {
+            let in_its_ranges =
+                |op: &Op| key_of(op).is_some_and(|(tree, key)| covers(&commit.footprint.ranges, tree, key));
+            commit.keys.iter().any(|(tree, key)| covers(&footprint.ranges, *tree, key)) || ops.iter().any(in_its_ranges)
+        });
+        of_keys.max(of_ranges.map(|commit| commit.position)).filter(|position| *position > snapshot)
+    }
+
+    /// A table that knows nothing of commits up to `floor`.
+    pub(crate) fn from(floor: Position) -> ConflictTable {
+        ConflictTable { floor, ..ConflictTable::default() }
+    }
+
     /// Requires rising positions.
-    pub fn record(&mut self, batch: Batch, footprint: Footprint) {
+    pub(crate) fn record(&mut self, batch: Batch, footprint: Footprint) {
         let position = batch.position;
         let before = self.window.back().map_or(self.floor, |last| last.position);
         assert!(before <= position, "{position} is recorded after {before}");
@@ -140,7 +156,7 @@ impl ConflictTable {
     }
 
     /// Forgets what only transactions with a snapshot before `oldest` could conflict with.
-    pub fn prune(&mut self, oldest: Position) {
+    pub(crate) fn prune(&mut self, oldest: Position) {
         while self.window.front().is_some_and(|commit| commit.position <= oldest) {
             self.forget_first();
         }
@@ -149,11 +165,12 @@ impl ConflictTable {
 
     /// Forgets the older part of a table that is larger than `size_max`, even if it is still needed: transactions that read
     /// before [`ConflictTable::floor`] have to find out in another way what changed up to there.
-    pub fn bound(&mut self, size_max: usize) {
+    /// Commits after `published` are never forgotten: no snapshot shows them yet, and every transaction would conflict.
+    pub(crate) fn bound(&mut self, size_max: usize, published: Position) {
         if self.size <= size_max {
             return;
         }
-        while self.size > size_max / 2 {
+        while self.size > size_max / 2 && self.window.front().is_some_and(|commit| commit.position <= published) {
             let Some(position) = self.forget_first() else { break };
             debug_assert!(self.floor <= position, "the floor goes back from {} to {position}", self.floor);
             self.floor = position;
@@ -161,7 +178,7 @@ impl ConflictTable {
     }
 
     /// Commits up to here may be forgotten.
-    pub fn floor(&self) -> Position {
+    pub(crate) fn floor(&self) -> Position {
         self.floor
     }
 
@@ -183,7 +200,7 @@ impl ConflictTable {
     }
 
     /// Number of remembered keys and commits: what the memory grows with, also when all commits write one key.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 }
@@ -197,7 +214,7 @@ pub(crate) struct GroupFootprint {
 }
 
 impl GroupFootprint {
-    pub fn conflicts(&self, footprint: &Footprint, ops: &[Op], admitted: &[Batch]) -> bool {
+    pub(crate) fn conflicts(&self, footprint: &Footprint, ops: &[Op], admitted: &[Batch]) -> bool {
         let keys_of =
             |batch: &Batch| batch.ops.iter().filter_map(key_of).any(|(tree, key)| covers(&footprint.ranges, tree, key));
         footprint.hashes.iter().any(|hash| self.hashes.contains(hash))
@@ -206,7 +223,7 @@ impl GroupFootprint {
                 && ops.iter().filter_map(key_of).any(|(tree, key)| covers(&self.ranges, tree, key)))
     }
 
-    pub fn admit(&mut self, footprint: &Footprint) {
+    pub(crate) fn admit(&mut self, footprint: &Footprint) {
         paranoid!(
             footprint.hashes.iter().all(|hash| !self.hashes.contains(hash)),
             "two members of a group write one key"
@@ -299,9 +316,10 @@ mod tests {
     fn a_bounded_table_says_what_it_forgot() {
         let mut table = Table::new();
         (1..=100).for_each(|position| table.commit(position, put("a")));
-        table.table.bound(200);
+        table.table.bound(200, Position(100));
+        table.table.bound(100, Position::ZERO);
         assert_eq!(table.table.floor(), Position::ZERO);
-        table.table.bound(100);
+        table.table.bound(100, Position(100));
         assert_eq!((table.table.floor(), table.table.size()), (Position(75), 50));
         assert!(table.conflicts(75, put("a")) && !table.conflicts(100, put("a")));
     }

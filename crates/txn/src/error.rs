@@ -17,6 +17,13 @@ pub enum Error {
     /// after the next start); it must not be tried again.
     #[error("committed at {position}, but not visible yet: no space left on the device")]
     CommittedNotApplied { position: Position },
+    /// The transaction is in the log at this position. It will be visible if the set has it, and never if a new leader does not; it is not
+    /// known here yet.
+    #[error("the outcome of the commit at {position} is not known yet: it waits for other members of the set")]
+    Unsettled { position: Position },
+    /// Nothing was written.
+    #[error("this member of the set does not take writes")]
+    NotLeading,
     /// Writes are refused until the next start. The writes of the transaction that encountered the failure may or may not be
     /// there after it.
     #[error("writes are refused after a failure: {reason}")]
@@ -44,6 +51,12 @@ pub enum Error {
     SnapshotTooOld { time: u64 },
     #[error("the time {time:#x} has not come yet, it is {now:#x}")]
     NotYet { time: u64, now: u64 },
+    /// Another member did not serve what was asked of it. It may be asked again.
+    #[error("another member of the set: {reason}")]
+    Peer { reason: String },
+    /// This member cannot be synced, or opened, as it is.
+    #[error("{reason}")]
+    NotSynced { reason: String },
     #[error(transparent)]
     Engine(arbor_engine::Error),
     #[error(transparent)]

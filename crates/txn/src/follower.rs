@@ -22,7 +22,7 @@ pub(crate) struct LogHolds {
 
 impl LogHolds {
     /// Returns the first position that is needed; beyond all positions without followers.
-    pub fn oldest(&self) -> Position {
+    pub(crate) fn oldest(&self) -> Position {
         self.positions.lock().1.values().min().copied().unwrap_or(Position(u64::MAX))
     }
 

@@ -1,12 +1,17 @@
 //! A group of commits: the requests, which of them are admitted, and the state against which they are checked.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Batch, CheckedTrees, Engine, Op, check_row};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
+use crate::applier::Applier;
+use crate::commit::in_flight::InFlight;
+use crate::commit_rule::{CommitRule, Term};
 use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
+use crate::fetch::sync::Syncing;
 use crate::ledger::{self, CounterId, LEDGER};
 use crate::record;
 use crate::write_set::Changes;
@@ -16,27 +21,78 @@ use crate::{Error, Result, Stamp};
 /// Remembered keys at which the leader looks for the oldest active transaction and forgets.
 pub(crate) const PRUNE_AT: usize = 4096;
 
+/// The leader of the set.
+pub(crate) enum Lead {
+    /// This member.
+    Own(Arc<Term>),
+    /// This member, once the record at `noop` is applied.
+    Begins { term: Arc<Term>, noop: Position, applier: Applier },
+    /// Another one, or none.
+    Other(Applier),
+}
+
 /// State behind the commit lock.
 pub(crate) struct Committed {
     pub conflicts: ConflictTable,
     pub counters: HashMap<CounterId, i64>,
     pub trees: HashSet<TreeId>,
     pub next_tree: u64,
-    /// In the log, not yet in the engine, which had no space.
-    pub pending: Vec<Batch>,
+    /// In the log, not yet in the engine.
+    pub in_flight: InFlight,
+    pub rule: CommitRule,
+    /// The last position that the set has. Without meaning under [`CommitRule::Own`].
+    pub commit_point: Position,
+    pub lead: Lead,
+    /// An initial sync has begun and not ended: nothing is applied.
+    pub syncing: Syncing,
+    /// One thread keeps the other committers out.
+    pub exclusive: bool,
+    /// The leader hands over: no further commits are admitted.
+    pub paused: bool,
+    /// While another member leads: the last position up to which its log and the own one are known to be equal.
+    pub matched: Position,
+    /// Time of the last note that the engine has, while something is in flight.
+    pub applied_time: u64,
     pub prune_at: usize,
     /// Time of the last note that was committed.
     pub last_time: u64,
 }
 
 impl Committed {
-    pub fn new(counters: HashMap<CounterId, i64>, trees: HashSet<TreeId>, next_tree: u64) -> Committed {
-        let conflicts = ConflictTable::default();
-        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at: PRUNE_AT, last_time: 0 }
+    pub(crate) fn new(counters: HashMap<CounterId, i64>, trees: HashSet<TreeId>, next_tree: u64) -> Committed {
+        Committed {
+            conflicts: ConflictTable::default(),
+            counters,
+            trees,
+            next_tree,
+            in_flight: InFlight::default(),
+            rule: CommitRule::Own,
+            commit_point: Position::ZERO,
+            lead: Lead::Own(Arc::default()),
+            syncing: Syncing::No,
+            exclusive: false,
+            paused: false,
+            matched: Position::ZERO,
+            applied_time: 0,
+            prune_at: PRUNE_AT,
+            last_time: 0,
+        }
+    }
+
+    /// The present term of this member, if it leads.
+    pub(crate) fn term(&self) -> Option<&Arc<Term>> {
+        match &self.lead {
+            Lead::Own(term) => Some(term),
+            Lead::Begins { .. } | Lead::Other(_) => None,
+        }
+    }
+
+    pub(crate) fn require_leading(&self) -> Result<()> {
+        self.term().filter(|_| !self.paused).map(drop).ok_or(Error::NotLeading)
     }
 
     /// Takes over what a group has changed. Its batches and footprints stay in the draft.
-    pub fn absorb(&mut self, draft: &mut Draft) {
+    pub(crate) fn absorb(&mut self, draft: &mut Draft) {
         assert!(draft.next_tree >= self.next_tree, "tree ids are never used again");
         assert!(draft.last_time > self.last_time, "times ascend with positions");
         for (id, value) in draft.counters.drain() {
@@ -64,12 +120,14 @@ pub(crate) struct Request {
     /// The record is too long to be one; such a request is alone in its group.
     pub chained: bool,
     pub notes: usize,
+    /// Trees that the record says are loaded.
+    pub loaded: Vec<TreeId>,
     pub footprint: Footprint,
 }
 
 impl Request {
     /// `bytes` is about what the record takes, and not less. Errors: rows and tree options that the engine would refuse.
-    pub fn new(
+    pub(crate) fn new(
         engine: &dyn Engine,
         changes: Changes,
         snapshot: Position,
@@ -77,22 +135,25 @@ impl Request {
         bytes: usize,
         chained: bool,
     ) -> Result<Request> {
-        let Changes { ops, counters, logical, places, notes } = changes;
+        let Changes { ops, counters, logical, places, notes, loads } = changes;
         check_ops(engine, &ops)?;
         let mut record = record::begin(&logical, &places, &notes, if chained { 0 } else { bytes + 64 });
+        assert!(!chained || loads.is_empty(), "loads are referred to by a record of their own");
+        loads.iter().for_each(|load| record::push_load(&mut record, load));
         if !chained {
             ops.iter().for_each(|op| record::push_op(&mut record, op));
         }
+        let loaded = loads.iter().map(|load| load.tree).collect();
         let footprint = Footprint::of(hasher, &ops);
-        Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), footprint })
+        Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), loaded, footprint })
     }
 
     /// Returns the bytes that it counts in its group.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         if self.chained { usize::MAX } else { self.record.len() }
     }
 
-    pub fn puts_anything(&self) -> bool {
+    pub(crate) fn puts_anything(&self) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::Put { .. } | Op::Update { .. }))
     }
 }
@@ -133,30 +194,38 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub fn new(committed: &Committed) -> Draft {
+    pub(crate) fn new(committed: &Committed) -> Draft {
         Draft { next_tree: committed.next_tree, ..Draft::default() }
     }
 
     /// First committer wins; every written tree exists.
-    pub fn check(&self, committed: &Committed, request: &Request) -> Result<()> {
-        self.check_trees(committed, &request.ops)?;
+    pub(crate) fn check(&self, committed: &Committed, request: &Request) -> Result<()> {
+        self.check_trees(committed, &request.ops, &request.loaded)?;
         let conflicts = request.snapshot < committed.conflicts.floor()
             || committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
             || self.footprint.conflicts(&request.footprint, &request.ops, &self.batches);
         if conflicts { Err(Error::Conflict) } else { Ok(()) }
     }
 
-    fn check_trees(&self, committed: &Committed, ops: &[Op]) -> Result<()> {
+    fn check_trees(&self, committed: &Committed, ops: &[Op], loaded: &[TreeId]) -> Result<()> {
         let exists = |tree: TreeId| {
             let exists = committed.trees.contains(&tree) && !self.dropped.contains(&tree);
             if exists || tree == LEDGER { Ok(()) } else { Err(Error::UnknownTree(tree)) }
         };
         let mut trees = CheckedTrees::default();
-        ops.iter().try_for_each(|op| trees.check(op, exists))
+        ops.iter().try_for_each(|op| trees.check(op, exists))?;
+        loaded.iter().try_for_each(|tree| exists(*tree))
     }
 
     /// Completes the request with what only the leader knows and adds it to the group. `alone`: it is the only request of its group.
-    pub fn add(&mut self, committed: &Committed, request: Request, position: Position, stamp: Stamp, alone: bool) {
+    pub(crate) fn add(
+        &mut self,
+        committed: &Committed,
+        request: Request,
+        position: Position,
+        stamp: Stamp,
+        alone: bool,
+    ) {
         let Request { mut ops, counters, mut record, footprint, chained, notes, .. } = request;
         assert!(!chained || (alone && self.batches.is_empty()), "a chain is alone in its group");
         let previous = self.batches.last().map(|last| last.position);

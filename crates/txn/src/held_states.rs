@@ -44,7 +44,7 @@ pub(crate) struct State {
 }
 
 impl Past {
-    pub fn lock(&self) -> MutexGuard<'_, HeldStates> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HeldStates> {
         // States are whole before they are pushed.
         self.held.lock()
     }
@@ -52,7 +52,7 @@ impl Past {
 
 impl HeldStates {
     /// Adds a state. States that threads take at the same time may come in any order.
-    pub fn hold(&mut self, mut state: State) {
+    pub(crate) fn hold(&mut self, mut state: State) {
         let at = self.states.partition_point(|held| held.time < state.time);
         match self.states.get_mut(at) {
             Some(held) if held.time == state.time => {
@@ -71,7 +71,7 @@ impl HeldStates {
         );
     }
 
-    pub fn forget(&mut self, window: Duration) {
+    pub(crate) fn forget(&mut self, window: Duration) {
         // The first one after the window's beginning needs the one before it.
         while self.states.get(1).is_some_and(|second| second.since.elapsed() >= window) {
             self.states.pop_front();
@@ -88,7 +88,7 @@ impl HeldStates {
     }
 
     /// Takes out the states that are older than this many bytes of log.
-    pub fn release(&mut self, log_bytes: u64) -> Vec<State> {
+    pub(crate) fn release(&mut self, log_bytes: u64) -> Vec<State> {
         let count = self.states.iter().take_while(|state| state.log_bytes < log_bytes).count();
         let released = self.states.drain(..count).collect();
         let oldest = self.states.front().map_or(u64::MAX, |state| state.time);
@@ -97,7 +97,7 @@ impl HeldStates {
     }
 
     /// The newest state that is not newer than `time`, if it has all that was loaded before then (P1).
-    pub fn base(&self, time: u64) -> Option<(u64, Arc<dyn Snapshot>)> {
+    pub(crate) fn base(&self, time: u64) -> Option<(u64, Arc<dyn Snapshot>)> {
         let behind = self.states.partition_point(|state| state.time <= time);
         let state = self.states.get(behind.checked_sub(1)?)?;
         let has_loads = self.loads.get(state.loads).is_none_or(|loaded_at| time <= *loaded_at);

@@ -33,6 +33,11 @@ impl History {
         self.reader.position()
     }
 
+    /// Epoch of the record that was read last.
+    pub fn epoch(&self) -> u64 {
+        self.reader.epoch()
+    }
+
     /// The next record; `None` when there is none, now.
     pub fn read(&mut self) -> Result<Option<(Position, Record)>> {
         let frontier = self.path.frontier();

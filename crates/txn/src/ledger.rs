@@ -3,16 +3,22 @@
 //! | key | value |
 //! |---|---|
 //! | `n` | next tree id to allot, u64 little-endian |
-//! | `t` + tree id (u64 big-endian) | empty; the tree exists |
+//! | `t` + tree id (u64 big-endian) | the tree exists; its options: varint number of settings, and of each name and value, as in a record. Empty: written by
+//! | | a release up to 2026-11-23, which kept them in the record alone |
 //! | `c` + counter id (u64 big-endian) | absolute value, i64 little-endian |
 //!
 //! Counters are written as absolute values by the commit path, in the batch that changed them, so replay is idempotent
 //! and a snapshot shows counter values that fit its data exactly.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use std::borrow::Cow;
 
 use arbor_base::TreeId;
-use arbor_engine::Op;
+use arbor_engine::{Op, TreeOptions};
+
+use crate::{Error, Result, View, record};
 
 /// Identity of one counter, chosen by the layer above. Never used again after `drop_counter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,8 +68,17 @@ pub(crate) fn delete_counter(id: CounterId) -> Op {
     Op::Delete { tree: LEDGER, key: counter_key(id) }
 }
 
-pub(crate) fn put_tree(tree: TreeId) -> Op {
-    Op::Put { tree: LEDGER, key: numbered_key(TREE_PREFIX, tree.0), value: Vec::new() }
+pub(crate) fn put_tree(tree: TreeId, options: &TreeOptions) -> Op {
+    Op::Put { tree: LEDGER, key: numbered_key(TREE_PREFIX, tree.0), value: record::encode_options(options) }
+}
+
+/// The options with which a tree was created, or given later: a member that does not have the record makes an equal tree of them.
+/// `None`: it does not exist, or an older release has created it.
+pub fn tree_options(view: &impl View, tree: TreeId) -> Result<Option<TreeOptions>> {
+    let row = view.get(LEDGER, &numbered_key(TREE_PREFIX, tree.0))?;
+    let Some(row) = row.filter(|row| !row.is_empty()) else { return Ok(None) };
+    let corrupt = |reason| Error::CorruptRecord { position: view.position(), reason };
+    record::decode_options(&row).map(Some).map_err(corrupt)
 }
 
 pub(crate) fn delete_tree(tree: TreeId) -> Op {

@@ -19,6 +19,9 @@
 //! | `written.rs`, `overlay.rs`, `merged_cursor.rs` | writes laid over a snapshot |
 //! | `claims.rs`, `stale.rs` | what open transactions are about to write; those that are open for long |
 //! | `commit.rs` with `commit/`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
+//! | `commit_rule.rs` | the two stages of a commit, and waiting for the second |
+//! | `applier.rs`, `leading.rs` | a member of a set: applying the log of another one, taking over, giving up |
+//! | `fetch/` | trees that members fetch from each other: loads, initial sync |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `aside.rs` | views of idle cursors, which the writer may release |
 //! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
@@ -47,19 +50,23 @@
 //! ```
 
 mod active;
+mod applier;
 mod aside;
 pub mod chain;
 mod checkpoint;
 mod claims;
 mod clock;
 mod commit;
+mod commit_rule;
 mod commit_waiters;
 mod conflict;
 mod error;
+pub mod fetch;
 mod follower;
 mod group;
 mod held_states;
 mod history;
+mod leading;
 mod ledger;
 mod merged_cursor;
 mod options;
@@ -81,17 +88,20 @@ mod view;
 mod write_set;
 mod written;
 
+pub use applier::Applied;
 pub use arbor_base::Durability;
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
 pub use aside::Aside;
 pub use checkpoint::CheckpointStats;
-pub use clock::Stamp;
+pub use clock::{Stamp, SystemClock};
+pub use commit::AppendListener;
+pub use commit_rule::{CommitRule, Patience, Pending};
 pub use commit_waiters::PositionReached;
 pub use error::{Error, Result};
 pub use follower::Follower;
 pub use history::History;
-pub use ledger::{CounterId, FIXED_TREES};
-pub use options::{Options, Retention};
+pub use ledger::{CounterId, FIXED_TREES, tree_options};
+pub use options::{Opening, Options, Retention};
 pub use read_view::ReadView;
 pub use recovery::trees_of;
 pub use scratch::ScratchDirectory;

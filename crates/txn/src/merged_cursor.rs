@@ -38,7 +38,11 @@ pub(crate) struct MergedCursor<'a> {
 }
 
 impl<'a> MergedCursor<'a> {
-    pub fn new(base: Box<dyn Cursor + 'a>, writes: &'a TreeWrites, scratch: Option<&'a Scratch>) -> MergedCursor<'a> {
+    pub(crate) fn new(
+        base: Box<dyn Cursor + 'a>,
+        writes: &'a TreeWrites,
+        scratch: Option<&'a Scratch>,
+    ) -> MergedCursor<'a> {
         MergedCursor {
             base,
             base_valid: false,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ScratchDirectory, Space};
+use crate::fetch::SyncMarker;
+use crate::{ScratchDirectory, Space, SystemClock};
 
 /// Retention of the log for the readers of its history, in whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,16 @@ pub struct Retention {
     pub bytes: u64,
     /// ...unless it is younger than this.
     pub time: Duration,
+}
+
+/// The part that a member takes when it opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Opening {
+    /// Its log is all there is: everything in it counts.
+    #[default]
+    Own,
+    /// It belongs to a set of several: what its log has beyond the engine's state may not be what the set has.
+    Follower,
 }
 
 #[derive(Clone)]
@@ -40,6 +51,14 @@ pub struct Options {
     pub history: Option<Retention>,
     /// Maximum age of past states that can be read, when the history is kept.
     pub history_window: Duration,
+    /// Timeout of a committer that waits because too much is in flight to other members of a set.
+    pub in_flight_wait: Duration,
+    /// Checkpoints are made by a thread. Without it only where they are asked for.
+    pub checkpoint_thread: bool,
+    /// Replaces the operating system's clock, from which commits are stamped.
+    pub clock: Option<SystemClock>,
+    /// Place of the mark of an initial sync. Without it this member takes none.
+    pub sync_marker: Option<SyncMarker>,
     /// Timeout of a committer that waits for an engine without space for a batch that the log already holds.
     pub apply_wait: Duration,
 }
@@ -59,6 +78,10 @@ impl Default for Options {
             space: None,
             history: None,
             history_window: Duration::from_secs(300),
+            in_flight_wait: Duration::from_secs(10),
+            checkpoint_thread: true,
+            clock: None,
+            sync_marker: None,
             apply_wait: Duration::from_secs(10),
         }
     }

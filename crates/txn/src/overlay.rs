@@ -17,7 +17,7 @@ pub(crate) struct Overlay<'v> {
 }
 
 impl<'v> Overlay<'v> {
-    pub fn get(self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'v, [u8]>>> {
+    pub(crate) fn get(self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'v, [u8]>>> {
         let Some(own) = self.written.tree(tree) else { return Ok(self.snapshot.get(tree, key)?) };
         if own.presence == Presence::Dropped {
             return Err(Error::UnknownTree(tree));
@@ -31,7 +31,7 @@ impl<'v> Overlay<'v> {
         Ok(self.snapshot.get(tree, key)?)
     }
 
-    pub fn cursor(self, tree: TreeId) -> Result<Box<dyn Cursor + 'v>> {
+    pub(crate) fn cursor(self, tree: TreeId) -> Result<Box<dyn Cursor + 'v>> {
         let Some(own) = self.written.tree(tree) else { return Ok(self.snapshot.cursor(tree)?) };
         let base: Box<dyn Cursor + 'v> = match own.presence {
             Presence::Dropped => return Err(Error::UnknownTree(tree)),
@@ -41,7 +41,7 @@ impl<'v> Overlay<'v> {
         Ok(Box::new(MergedCursor::new(base, own, self.written.scratch.as_deref())))
     }
 
-    pub fn estimate(self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+    pub(crate) fn estimate(self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
         match self.written.tree(tree).map(|own| &own.presence) {
             Some(Presence::Dropped) => Err(Error::UnknownTree(tree)),
             Some(Presence::Created(_)) => Ok(RangeEstimate::default()),
@@ -49,7 +49,7 @@ impl<'v> Overlay<'v> {
         }
     }
 
-    pub fn counter(self, id: CounterId) -> Result<i64> {
+    pub(crate) fn counter(self, id: CounterId) -> Result<i64> {
         let own = match self.written.counters.get(&id) {
             Some(CounterChange::Drop) => return Ok(0),
             Some(CounterChange::Add(delta)) => *delta,

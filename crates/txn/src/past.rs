@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
+use arbor_base::{Position, TreeId};
 use arbor_engine::{Op, Snapshot};
 
 use crate::chain::{Assembler, Part};
@@ -38,7 +38,7 @@ const CHECK_LOG_BYTES: u64 = 1 << 20;
 
 impl CommitPath {
     /// Fills an empty tree past the log. Until a checkpoint has made it durable nothing may refer to it.
-    pub fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+    pub(crate) fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
         self.engine().bulk_load(tree, rows)?;
         if let Some(past) = self.past() {
             let committed = self.lock();
@@ -50,13 +50,13 @@ impl CommitPath {
     }
 
     /// Drops all held states.
-    pub fn forget_states(&self) {
+    pub(crate) fn forget_states(&self) {
         self.past().iter().for_each(|past| *past.lock() = HeldStates::default());
     }
 
     /// Releases the states whose snapshots take memory that the writer needs. Called before each group of commits; an
     /// engine that keeps what its snapshots show in its cache makes no progress otherwise.
-    pub fn release_states(&self) {
+    pub(crate) fn release_states(&self) {
         let written = self.log_written();
         self.aside().release(written, || self.engine().capabilities().held_snapshot_bytes_max);
         let Some(past) = self.past() else { return };
@@ -71,7 +71,7 @@ impl CommitPath {
     }
 
     /// Called about every second.
-    pub fn hold_states(&self) {
+    pub(crate) fn hold_states(&self) {
         let Some(past) = self.past() else { return };
         let due = {
             let held = past.lock();
@@ -87,9 +87,9 @@ impl CommitPath {
         past.lock().forget(self.window());
     }
 
-    /// Holds the present state, unless history is not kept.
-    pub fn hold_state(&self) {
-        if self.past().is_some() {
+    /// Holds the present state, unless history is not kept. Nothing is read before the first record: not even the catalogue is there.
+    pub(crate) fn hold_state(&self) {
+        if self.past().is_some() && self.published() > Position::ZERO {
             // A store that takes no writes any more has no new states.
             let _nothing_to_hold = self.present(false, u64::MAX);
         }
@@ -107,15 +107,17 @@ impl CommitPath {
     /// The present state and its time, held from now on; `None`: it is younger than `time`.
     fn present(&self, asked_for: bool, time: u64) -> Result<Option<(ReadView, u64)>> {
         let (snapshot, last_time, log_bytes, loads) = {
-            let committed = self.lock();
-            if committed.last_time > time {
+            let mut committed = self.lock();
+            // Before it waits for anything.
+            if committed.in_flight.is_empty() && committed.last_time > time {
                 return Ok(None);
             }
-            if !committed.pending.is_empty() {
-                return Err(Error::OutOfSpace { context: "commits are not visible yet".into() });
+            let last_time = self.applied_time(&mut committed, time)?;
+            if last_time > time {
+                return Ok(None);
             }
             let loads = self.past().map_or(0, |past| past.lock().loads.len());
-            (self.engine().snapshot()?, committed.last_time, self.log_written(), loads)
+            (self.engine().snapshot()?, last_time, self.log_written(), loads)
         };
         if let Some(past) = self.past() {
             let mut held = past.lock();
@@ -128,13 +130,13 @@ impl CommitPath {
     }
 
     /// The present state and its time, which may be read at again.
-    pub fn read_timed(&self) -> Result<(ReadView, u64)> {
+    pub(crate) fn read_timed(&self) -> Result<(ReadView, u64)> {
         let present = self.present(true, u64::MAX)?;
         Ok(present.expect("no time is younger than the greatest"))
     }
 
     /// The state after all commits up to `time`.
-    pub fn view_at(&self, time: u64) -> Result<ReadView> {
+    pub(crate) fn view_at(&self, time: u64) -> Result<ReadView> {
         let now = self.clock().last();
         if time > now {
             return Err(Error::NotYet { time, now });

@@ -61,13 +61,13 @@ impl<O> Slot<O> {
 }
 
 impl<R, O> Queue<R, O> {
-    pub fn new(group_bytes_max: usize) -> Queue<R, O> {
+    pub(crate) fn new(group_bytes_max: usize) -> Queue<R, O> {
         Queue { state: Mutex::new(State { waiting: VecDeque::new(), led: false }), group_bytes_max }
     }
 
     /// Has the request processed, by this thread or by another leader. Requires: `process` returns one outcome per request, in
     /// order, and does not panic (a panic would break I1, and later committers would never return).
-    pub fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
+    pub(crate) fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut state = self.state.lock();
         if !state.led {
             debug_assert!(state.waiting.is_empty(), "I1: no committer waits without a leader");

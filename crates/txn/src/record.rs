@@ -2,7 +2,7 @@
 //!
 //! | size | what |
 //! |---|---|
-//! | 1 | version, 2 |
+//! | 1 | version, 2; 4 where operations of kind 8 are in it |
 //! | 8 | time of the first note, see [`Stamp`], little-endian |
 //! | 8 | the system's clock in milliseconds since 1970, little-endian |
 //! | varint, ... | length of the logical part, the logical part: opaque here |
@@ -23,10 +23,14 @@
 //! | 5 | delete range | from, to |
 //! | 6 | delete range to the end | from |
 //! | 7 | update | key, message |
+//! | 8 | loaded: the rows of the tree came past the log, see [`Load`] | varint rows, CRC-32C of the rows (4 bytes, little-endian) |
 //!
 //! Names, keys and values are a varint length and the bytes. A varint is LEB128 (7 bits per byte, lowest first, high bit
 //! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics. A record that is
 //! too long for the log is split, see `chain.rs`.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use arbor_base::{Fields, TreeId};
 use arbor_engine::{Op, TreeOptions};
@@ -34,6 +38,9 @@ use arbor_engine::{Op, TreeOptions};
 use crate::Stamp;
 
 const VERSION: u8 = 2;
+
+/// Version of a record that refers to loads, so that it is known by its first byte. Releases that know no loads refuse it.
+const LOADED_VERSION: u8 = 4;
 
 /// Offsets of the stamp, which is known last.
 const TIME: std::ops::Range<usize> = 1..9;
@@ -46,6 +53,7 @@ const DELETE: u8 = 4;
 const DELETE_RANGE: u8 = 5;
 const DELETE_TO_END: u8 = 6;
 const UPDATE: u8 = 7;
+const LOADED: u8 = 8;
 
 fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
@@ -112,8 +120,29 @@ pub(crate) fn begin(logical: &[u8], places: &[Place], notes: &[Note], capacity: 
 
 /// Requires a record that [`begin`] began.
 pub(crate) fn stamp(record: &mut [u8], stamp: Stamp) {
-    record[TIME].copy_from_slice(&stamp.time.to_le_bytes());
-    record[WALL].copy_from_slice(&stamp.wall.to_le_bytes());
+    for (range, bytes) in [(TIME, stamp.time.to_le_bytes()), (WALL, stamp.wall.to_le_bytes())] {
+        record.get_mut(range).expect("a record begins with room for its stamp").copy_from_slice(&bytes);
+    }
+}
+
+fn push_options(out: &mut Vec<u8>, options: &TreeOptions) {
+    push_varint(out, options.settings.len() as u64);
+    for (name, value) in &options.settings {
+        push_bytes(out, name.as_bytes());
+        push_bytes(out, value.as_bytes());
+    }
+}
+
+pub(crate) fn encode_options(options: &TreeOptions) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_options(&mut out, options);
+    out
+}
+
+pub(crate) fn decode_options(bytes: &[u8]) -> Decoded<TreeOptions> {
+    let mut reader = Reader::new(bytes);
+    let options = reader.tree_options()?;
+    if reader.rest().is_empty() { Ok(options) } else { Err("bytes after the options of a tree") }
 }
 
 pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
@@ -124,11 +153,7 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
     match op {
         Op::CreateTree { tree, options } => {
             head(CREATE_TREE, tree);
-            push_varint(out, options.settings.len() as u64);
-            for (name, value) in &options.settings {
-                push_bytes(out, name.as_bytes());
-                push_bytes(out, value.as_bytes());
-            }
+            push_options(out, options);
         }
         Op::DropTree { tree } => head(DROP_TREE, tree),
         Op::Put { tree, key, value } => {
@@ -157,24 +182,48 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
     }
 }
 
+/// A tree whose rows came past the log: a member that acknowledges a record with it has them (R10 of the set's protocol). Its number is that of
+/// the tree, which is filled once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub tree: TreeId,
+    pub rows: u64,
+    /// CRC-32C of all rows, see [`RowsChecksum`](crate::fetch::RowsChecksum).
+    pub checksum: u32,
+}
+
+/// Requires a record that [`begin`] began.
+pub(crate) fn push_load(record: &mut Vec<u8>, load: &Load) {
+    record.first_mut().into_iter().for_each(|version| *version = LOADED_VERSION);
+    record.push(LOADED);
+    push_varint(record, load.tree.0);
+    push_varint(record, load.rows);
+    record.extend_from_slice(&load.checksum.to_le_bytes());
+}
+
+/// Returns true if a payload of the log is a record that refers to loads.
+pub(crate) fn refers_to_loads(payload: &[u8]) -> bool {
+    payload.first() == Some(&LOADED_VERSION)
+}
+
 /// A decoded value, or the reason why the bytes are corrupt.
 pub type Decoded<T> = Result<T, &'static str>;
 
 pub(crate) struct Reader<'a>(Fields<'a>);
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(Fields::new(bytes))
     }
 
     /// Returns what was not read yet.
-    pub fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.0.rest()
     }
 
     /// Fields before the places.
-    pub fn head(&mut self) -> Decoded<(Stamp, &'a [u8])> {
-        if self.byte()? != VERSION {
+    pub(crate) fn head(&mut self) -> Decoded<(Stamp, &'a [u8])> {
+        if !matches!(self.byte()?, VERSION | LOADED_VERSION) {
             return Err("unknown version");
         }
         Ok((self.stamp()?, self.bytes()?))
@@ -184,7 +233,7 @@ impl<'a> Reader<'a> {
         self.0.u8().ok_or("the record ends inside an operation")
     }
 
-    pub fn varint(&mut self) -> Decoded<u64> {
+    pub(crate) fn varint(&mut self) -> Decoded<u64> {
         let mut n = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
@@ -198,6 +247,17 @@ impl<'a> Reader<'a> {
             }
         }
         Err("a number is longer than 10 bytes")
+    }
+
+    /// `None`: the next operation is of another kind.
+    fn load(&mut self) -> Decoded<Option<Load>> {
+        if self.rest().first() != Some(&LOADED) {
+            return Ok(None);
+        }
+        self.byte()?;
+        let (tree, rows) = (TreeId(self.varint()?), self.varint()?);
+        let checksum = self.0.u32().ok_or("the record ends inside an operation")?;
+        Ok(Some(Load { tree, rows, checksum }))
     }
 
     fn bytes(&mut self) -> Decoded<&'a [u8]> {
@@ -219,7 +279,7 @@ impl<'a> Reader<'a> {
         Ok(places)
     }
 
-    pub fn place(&mut self) -> Decoded<Place> {
+    pub(crate) fn place(&mut self) -> Decoded<Place> {
         Ok((TreeId(self.varint()?), self.bytes()?.to_vec()))
     }
 
@@ -232,7 +292,7 @@ impl<'a> Reader<'a> {
         Ok(notes)
     }
 
-    pub fn note(&mut self) -> Decoded<Note> {
+    pub(crate) fn note(&mut self) -> Decoded<Note> {
         let tree = TreeId(self.varint()?);
         let about = self.bytes()?.to_vec();
         let value = match self.varint()? {
@@ -256,7 +316,7 @@ impl<'a> Reader<'a> {
         Ok(TreeOptions { settings })
     }
 
-    pub fn op(&mut self) -> Decoded<Op> {
+    pub(crate) fn op(&mut self) -> Decoded<Op> {
         let kind = self.byte()?;
         let tree = TreeId(self.varint()?);
         Ok(match kind {
@@ -286,6 +346,7 @@ pub struct Record {
     pub logical: Vec<u8>,
     pub places: Vec<Place>,
     pub notes: Vec<Note>,
+    pub loads: Vec<Load>,
     pub ops: Vec<Op>,
 }
 
@@ -293,6 +354,7 @@ impl Record {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin(&self.logical, &self.places, &self.notes, 0);
         stamp(&mut out, self.stamp);
+        self.loads.iter().for_each(|load| push_load(&mut out, load));
         self.ops.iter().for_each(|op| push_op(&mut out, op));
         out
     }
@@ -305,10 +367,15 @@ impl Record {
             logical: logical.to_vec(),
             places: reader.places()?,
             notes: reader.notes()?,
+            loads: Vec::new(),
             ops: Vec::new(),
         };
         while !reader.rest().is_empty() {
-            record.ops.push(reader.op()?);
+            match reader.load()? {
+                Some(load) if refers_to_loads(bytes) => record.loads.push(load),
+                Some(_) => return Err("unknown kind of operation"),
+                None => record.ops.push(reader.op()?),
+            }
         }
         let is_put = |op: usize| matches!(record.ops.get(op), Some(Op::Put { .. }));
         match record.notes.iter().all(|note| !matches!(note.value, NoteValue::Op(op) if !is_put(op))) {
@@ -386,8 +453,19 @@ mod tests {
                 note(NoteValue::Op(1), &[7; 130]),
                 note(NoteValue::Inline(vec![3; 4]), b""),
             ],
+            loads: vec![Load { tree: TreeId(301), rows: 1 << 40, checksum: 0xdead_beef }],
             ops: every_kind(),
         }
+    }
+
+    #[test]
+    fn options_of_a_tree_come_back_and_damaged_ones_are_refused() {
+        let options = TreeOptions { settings: vec![("engine".into(), "lmdb".into()), ("basement".into(), "4".into())] };
+        let bytes = encode_options(&options);
+        assert_eq!(decode_options(&bytes), Ok(options));
+        assert_eq!(decode_options(&encode_options(&TreeOptions::default())), Ok(TreeOptions::default()));
+        (0..bytes.len()).for_each(|end| assert!(decode_options(&bytes[..end]).is_err(), "cut at {end}"));
+        assert!(decode_options(&[&bytes[..], b"x"].concat()).is_err());
     }
 
     #[test]
@@ -426,6 +504,8 @@ mod tests {
             refused(&bytes, reason);
         };
         check(&[0, 0, 0, 9, 1], "unknown kind of operation");
+        // Loads are in records of their own version only.
+        check(&[0, 0, 0, LOADED, 1, 1, 0, 0, 0, 0], "unknown kind of operation");
         check(&[5, 0], "a length exceeds the record");
         check(&[0, 0, 1, 1, 0, 2], "a note refers to an operation that puts nothing");
         check(

@@ -1,5 +1,8 @@
 //! A record that comes in pieces: its operations, each as soon as it is whole, so that a large record is never held whole.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use arbor_engine::Op;
 
 use crate::record::{Decoded, Reader};
@@ -25,7 +28,7 @@ pub(crate) struct RecordStream {
 
 impl RecordStream {
     /// The operations that end in this piece. Errors: in the last piece, when something is not whole or not valid.
-    pub fn take(&mut self, piece: &[u8], is_last: bool) -> Decoded<Vec<Op>> {
+    pub(crate) fn take(&mut self, piece: &[u8], is_last: bool) -> Decoded<Vec<Op>> {
         self.rest.extend_from_slice(piece);
         let mut ops = Vec::new();
         let mut used = 0;

@@ -18,25 +18,39 @@ use hashbrown::HashMap;
 
 use crate::chain;
 use crate::commit::{CommitPath, log_error};
+use crate::fetch::sync::{self, Syncing};
 use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
 use crate::record::Record;
 use crate::replay::Replay;
 use crate::write_set::WriteSet;
-use crate::{Error, Options, Result};
+use crate::{Error, Opening, Options, ReadView, Result, View};
 
-pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
-    begin_new_log(&log, &*engine)?;
+pub(crate) fn open(opening: Opening, log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
+    let syncing = sync::found(opening, &options)?;
+    if opening == Opening::Own {
+        begin_new_log(&log, &*engine)?;
+    }
     install_log_barrier(&log, &*engine);
-    replay(&log, &*engine)?;
+    if syncing == Syncing::No {
+        replay(opening, &log, &*engine)?;
+    }
     let ledger = read_ledger(&*engine)?;
     let known = ledger.is_some();
     let fresh = || Committed::new(HashMap::new(), HashSet::new(), FIXED_TREES.end);
-    let last = last_time(&log)?;
+    let last = last_time_until(&log, engine.applied())?;
     let committed = Committed { last_time: last, ..ledger.unwrap_or_else(fresh) };
     let path = CommitPath::new(log, engine, options, committed);
     path.clock().advance(last);
-    if !known {
+    if opening == Opening::Follower {
+        let mut committed = path.lock();
+        committed.syncing = syncing;
+        path.join_set(&mut committed);
+        path.follow_from_now(&mut committed);
+        if syncing == Syncing::No {
+            path.loads().scan(&**path.engine(), path.log(), path.published())?;
+        }
+    } else if !known {
         let mut writes = WriteSet::default();
         writes.create_tree(LEDGER, Default::default());
         let ticket = path.register();
@@ -66,7 +80,8 @@ fn install_log_barrier(log: &Arc<Log>, engine: &dyn Engine) {
     }));
 }
 
-fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
+/// A follower takes no record that no engine has had: it may not be what the set has committed.
+fn replay(opening: Opening, log: &Log, engine: &dyn Engine) -> Result<()> {
     let (applied, first, last) = (engine.applied(), log.first(), log.appended());
     // Of several engines each begins where it is.
     let newest = engine.applied_in_part();
@@ -76,15 +91,24 @@ fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     if first > applied.next() {
         return Err(Error::LogGap { missing: (applied.next(), Position(first.0 - 1)), first, last });
     }
-    Replay::new(log, &mut |group| engine.apply(group)).run(applied)?;
+    let mut apply = |group: &[arbor_engine::Batch]| engine.apply(group);
+    let replay = Replay::new(log, &mut apply);
+    if opening == Opening::Follower {
+        return if applied < newest { replay.run_until(applied, newest) } else { Ok(()) };
+    }
+    replay.run(applied)?;
     let reached = engine.applied();
     assert_eq!(reached, last, "R1: an engine without an error has applied all batches up to the last one");
     Ok(())
 }
 
 /// The last time that the log knows of: of its last record that has one.
-fn last_time(log: &Log) -> Result<u64> {
-    let mut position = log.appended();
+pub(crate) fn last_time(log: &Log) -> Result<u64> {
+    last_time_until(log, log.appended())
+}
+
+/// The last time in the records up to a position.
+pub(crate) fn last_time_until(log: &Log, mut position: Position) -> Result<u64> {
     while position >= log.first() && position > Position::ZERO {
         let mut reader = log.read(position);
         let Some(read) = reader.next_borrowed() else { break };
@@ -99,6 +123,17 @@ fn last_time(log: &Log) -> Result<u64> {
     Ok(0)
 }
 
+/// The trees that the ledger in a view names, in order.
+pub(crate) fn trees_in(view: &ReadView) -> Result<Vec<TreeId>> {
+    let mut cursor = view.cursor(LEDGER)?;
+    let (mut trees, mut valid) = (Vec::new(), cursor.seek(&[TREE_PREFIX])?);
+    while valid && let Some(tree) = ledger::number_of(TREE_PREFIX, cursor.key()) {
+        trees.push(TreeId(tree));
+        valid = cursor.next()?;
+    }
+    Ok(trees)
+}
+
 /// The trees that the ledger in an engine names.
 pub fn trees_of(engine: &dyn Engine) -> arbor_engine::Result<Vec<TreeId>> {
     let ledger = read_ledger(engine).map_err(|error| arbor_engine::Error::Other(error.to_string()))?;
@@ -106,7 +141,7 @@ pub fn trees_of(engine: &dyn Engine) -> arbor_engine::Result<Vec<TreeId>> {
 }
 
 /// `None` when there is no ledger yet.
-fn read_ledger(engine: &dyn Engine) -> Result<Option<Committed>> {
+pub(crate) fn read_ledger(engine: &dyn Engine) -> Result<Option<Committed>> {
     let snapshot = engine.snapshot()?;
     let mut cursor = match snapshot.cursor(LEDGER) {
         Ok(cursor) => cursor,

@@ -33,15 +33,23 @@ struct Chain {
 }
 
 impl<'l> Replay<'l> {
-    pub fn new(log: &'l Log, apply: Apply<'l>) -> Replay<'l> {
+    pub(crate) fn new(log: &'l Log, apply: Apply<'l>) -> Replay<'l> {
         Replay { log, apply, group: Vec::new(), bytes: 0 }
     }
 
     /// Applies all records after `applied`. Errors: `LogGap`, `CorruptRecord`.
-    pub fn run(mut self, applied: Position) -> Result<()> {
+    pub(crate) fn run(self, applied: Position) -> Result<()> {
+        let last = self.log.appended();
+        self.run_until(applied, last)
+    }
+
+    /// Applies the records after `applied` up to `last`, which ends a record.
+    pub(crate) fn run_until(mut self, applied: Position, last: Position) -> Result<()> {
         let mut reader = self.log.read(self.begin(applied.next())?);
         let (mut chain, mut following): (Option<Chain>, _) = (None, 0);
-        while let Some(entry) = reader.next_borrowed() {
+        while reader.position() <= last
+            && let Some(entry) = reader.next_borrowed()
+        {
             let (position, payload) = entry.map_err(log_error)?;
             let Some(link) = decoded(position, Link::decode(payload))? else {
                 let record = decoded(position, Record::decode(payload))?;
@@ -63,7 +71,7 @@ impl<'l> Replay<'l> {
             }
         }
         // Void links at the log's end have positions as well.
-        self.push(self.log.appended(), Vec::new(), 0)?;
+        self.push(last, Vec::new(), 0)?;
         self.apply_group()
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Place {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Scratch {
-    pub fn create(at: &ScratchDirectory) -> arbor_disk::Result<Scratch> {
+    pub(crate) fn create(at: &ScratchDirectory) -> arbor_disk::Result<Scratch> {
         at.disk.create_dir_all(&at.directory)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = at.directory.join(format!("writes-{}-{number}", std::process::id()));
@@ -76,21 +76,21 @@ impl From<Vec<u8>> for Value {
 
 impl Value {
     /// `bytes` in the file, or still in memory when the file does not take them.
-    pub fn spilled(scratch: &Scratch, bytes: Vec<u8>) -> Value {
+    pub(crate) fn spilled(scratch: &Scratch, bytes: Vec<u8>) -> Value {
         match scratch.push(&bytes) {
             Ok(place) => Value::Spilled(place),
             Err(_) => Value::Memory(bytes),
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Value::Memory(bytes) => bytes.len(),
             Value::Spilled(place) => place.length as usize,
         }
     }
 
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Value::Memory(bytes) => bytes.len(),
             Value::Spilled(_) => 0,
@@ -98,7 +98,7 @@ impl Value {
     }
 
     /// Requires the file that the value is in.
-    pub fn read(&self, scratch: Option<&Scratch>) -> Result<Cow<'_, [u8]>> {
+    pub(crate) fn read(&self, scratch: Option<&Scratch>) -> Result<Cow<'_, [u8]>> {
         match self {
             Value::Memory(bytes) => Ok(Cow::Borrowed(bytes)),
             Value::Spilled(place) => {
@@ -108,7 +108,7 @@ impl Value {
         }
     }
 
-    pub fn into_bytes(self, scratch: Option<&Scratch>) -> Result<Vec<u8>> {
+    pub(crate) fn into_bytes(self, scratch: Option<&Scratch>) -> Result<Vec<u8>> {
         match self {
             Value::Memory(bytes) => Ok(bytes),
             spilled => spilled.read(scratch).map(Cow::into_owned),

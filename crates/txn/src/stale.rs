@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 impl CommitPath {
     /// Claims a key for an open transaction.
-    pub fn claim(&self, own: &mut OwnClaims, snapshot: &dyn Snapshot, tree: TreeId, key: &[u8]) -> Result<()> {
+    pub(crate) fn claim(&self, own: &mut OwnClaims, snapshot: &dyn Snapshot, tree: TreeId, key: &[u8]) -> Result<()> {
         let hash = hash_of(self.hasher(), tree, key);
         // Claimed first: by now the table has the writes of any earlier owner.
         if !own.claim(hash) {
@@ -24,6 +24,7 @@ impl CommitPath {
         let since = match snapshot.position() >= self.conflict_floor() {
             true => snapshot.position(),
             false => {
+                self.require_same_term(snapshot)?;
                 let now = self.engine().snapshot()?;
                 require_same(snapshot, &*now, tree, key)?;
                 now.position()
@@ -35,11 +36,17 @@ impl CommitPath {
         if conflicts { Err(Error::Conflict) } else { Ok(()) }
     }
 
+    /// Errors: it began before this member took over, and what it allotted may be in use.
+    fn require_same_term(&self, snapshot: &dyn Snapshot) -> Result<()> {
+        if snapshot.position() < self.term_floor() { Err(Error::Conflict) } else { Ok(()) }
+    }
+
     /// The position from which on the conflict table is to be asked for these writes.
-    pub fn caught_up(&self, snapshot: &dyn Snapshot, writes: &WriteSet) -> Result<Position> {
+    pub(crate) fn caught_up(&self, snapshot: &dyn Snapshot, writes: &WriteSet) -> Result<Position> {
         if snapshot.position() >= self.conflict_floor() || writes.is_empty() {
             return Ok(snapshot.position());
         }
+        self.require_same_term(snapshot)?;
         let now = self.engine().snapshot()?;
         require_all_same(snapshot, &*now, writes.written())?;
         Ok(now.position())

@@ -11,10 +11,11 @@ use crate::claims::OwnClaims;
 use crate::commit::CommitPath;
 use crate::ledger::FIXED_TREES;
 use crate::overlay::Overlay;
+use crate::record::Load;
 use crate::scratch::Value;
 use crate::write_set::WriteSet;
 use crate::written::KeyRange;
-use crate::{CounterId, Durability, Error, ReadView, Result, View};
+use crate::{CounterId, Durability, Error, Pending, ReadView, Result, View};
 
 /// A place in a transaction to come back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +31,23 @@ pub struct Transaction {
     /// Claims of an open transaction.
     claims: Option<OwnClaims>,
     statement: Option<i32>,
+    /// The history does not show its changes.
+    hidden: bool,
 }
 
 impl Transaction {
     pub(crate) fn begin(path: Arc<CommitPath>) -> Result<Transaction> {
         let ticket = path.register();
         let snapshot = path.engine().snapshot()?;
-        Ok(Transaction { path, snapshot, writes: WriteSet::default(), ticket, claims: None, statement: None })
+        Ok(Transaction {
+            path,
+            snapshot,
+            writes: WriteSet::default(),
+            ticket,
+            claims: None,
+            statement: None,
+            hidden: false,
+        })
     }
 
     pub(crate) fn begin_open(path: Arc<CommitPath>) -> Result<Transaction> {
@@ -110,7 +121,13 @@ impl Transaction {
 
     /// Returns true if the history is kept, so that changes are to be noted.
     pub fn keeps_history(&self) -> bool {
-        self.path.keeps_history()
+        !self.hidden && self.path.keeps_history()
+    }
+
+    /// Leaves the changes that follow without notes: readers of the history do not see them. For documents that come from another
+    /// shard, or have gone there.
+    pub fn hide(&mut self) {
+        self.hidden = true;
     }
 
     /// Describes a tree with notes for the readers of the history; only the first call for a tree counts.
@@ -147,6 +164,11 @@ impl Transaction {
             }
             Err(other) => Err(other),
         }
+    }
+
+    /// Says in the log that the tree has rows that came past it. Requires that they are durable here.
+    pub fn refer_to(&mut self, load: Load) {
+        self.writes.refer_to(load);
     }
 
     /// Gives an existing tree other options; its content stays. Not for a tree that this transaction reads or writes.
@@ -210,12 +232,28 @@ impl Transaction {
         Ok(position)
     }
 
+    /// Has the commit logged, without waiting for the other members of the set; without a set it is the same as a commit that is
+    /// [`Durability::Applied`].
+    pub fn commit_begin(self) -> Result<Pending> {
+        let Transaction { path, snapshot, writes, ticket, claims: _claims, .. } = self;
+        let position = path.caught_up(&*snapshot, &writes)?;
+        drop(snapshot);
+        if writes.is_empty() {
+            Ok(Pending::new(path, None, position))
+        } else {
+            path.commit_begin(writes, position, ticket)
+        }
+    }
+
     /// `commit` by a thread that holds the commit lock already (see `Transactions::retry`).
-    pub(crate) fn commit_exclusive(self, committed: &mut crate::group::Committed) -> Result<Position> {
+    pub(crate) fn commit_exclusive(self, committed: &mut crate::group::Committed) -> Result<Pending> {
         let Transaction { path, snapshot, writes, ticket, .. } = self;
         let position = snapshot.position();
         drop(snapshot);
-        if writes.is_empty() { Ok(position) } else { path.commit_locked(committed, writes, position, ticket) }
+        match writes.is_empty() {
+            true => Ok(Pending::new(path, None, position)),
+            false => path.commit_locked(committed, writes, position, ticket),
+        }
     }
 
     fn overlay(&self) -> Overlay<'_> {

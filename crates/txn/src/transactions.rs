@@ -1,10 +1,12 @@
 //! [`Transactions`]: entry point of this crate: snapshots, transactions, checkpoints, close.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, TreeId, work};
 use arbor_engine::Engine;
 use arbor_log::Log;
 use parking_lot::Mutex;
@@ -13,14 +15,15 @@ use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
 use crate::{
-    Aside, CounterId, Durability, Error, Follower, History, Options, PositionReached, ReadView, Result, Retention,
-    Transaction, View,
+    Aside, CounterId, Durability, Error, Follower, History, Opening, Options, PositionReached, ReadView, Result,
+    Retention, Transaction, View,
 };
 
 /// One log and one engine under one commit path. Shared by all threads.
 pub struct Transactions {
-    path: Arc<CommitPath>,
+    pub(crate) path: Arc<CommitPath>,
     checkpoints: Arc<Checkpoints>,
+    closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -39,12 +42,24 @@ impl MaybeConflict for Error {
 impl Transactions {
     /// Replays the log after `engine.applied()` and starts the checkpoint thread.
     pub fn open(log: impl Into<Arc<Log>>, engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Transactions>> {
-        let path = Arc::new(recovery::open(log.into(), engine, options)?);
+        Transactions::open_as(Opening::Own, log, engine, options)
+    }
+
+    /// Opens as a member that leads or follows. A follower writes nothing: neither to the log, nor to the engine what
+    /// the engine has not had before.
+    pub fn open_as(
+        opening: Opening,
+        log: impl Into<Arc<Log>>,
+        engine: Arc<dyn Engine>,
+        options: Options,
+    ) -> Result<Arc<Transactions>> {
+        let has_thread = options.checkpoint_thread;
+        let path = Arc::new(recovery::open(opening, log.into(), engine, options)?);
         let checkpoints = Arc::new(Checkpoints::new(path.clone()));
-        let thread = checkpoints.start().map_err(|source| {
+        let thread = has_thread.then(|| checkpoints.start()).transpose().map_err(|source| {
             Error::Engine(arbor_engine::Error::Io { context: "start the checkpoint thread".into(), source })
         })?;
-        Ok(Arc::new(Transactions { path, checkpoints, thread: Mutex::new(Some(thread)) }))
+        Ok(Arc::new(Transactions { path, checkpoints, closed: AtomicBool::new(false), thread: Mutex::new(thread) }))
     }
 
     /// A snapshot of the last published commit. Takes no lock and touches no counter that threads share here.
@@ -110,7 +125,7 @@ impl Transactions {
             let mut transaction = self.begin()?;
             let outcome = work(&mut transaction);
             match outcome.and_then(|answer| Ok((answer, transaction.commit(durability)?))) {
-                Err(error) if error.is_conflict() => {}
+                Err(error) if error.is_conflict() => work::note(|work| work.write_conflicts += 1),
                 settled => return settled,
             }
         }
@@ -123,10 +138,17 @@ impl Transactions {
         mut work: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
     ) -> std::result::Result<(T, Position), E> {
         let mut committed = self.path.lock();
-        let mut transaction = self.begin()?;
-        let answer = work(&mut transaction)?;
-        let position = transaction.commit_exclusive(&mut committed)?;
+        self.path.enter_exclusive(&mut committed)?;
+        let attempt = || {
+            let mut transaction = self.begin()?;
+            let answer = work(&mut transaction)?;
+            Ok((answer, transaction.commit_exclusive(&mut committed)?))
+        };
+        let outcome: std::thread::Result<std::result::Result<_, E>> = catch_unwind(AssertUnwindSafe(attempt));
+        self.path.leave_exclusive(&mut committed);
         drop(committed);
+        let (answer, pending) = outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        let position = pending.wait_patiently()?;
         self.path.reach(position, durability)?;
         Ok((answer, position))
     }
@@ -176,6 +198,21 @@ impl Transactions {
         self.checkpoints.watch_space();
     }
 
+    /// Has the log keep what other members still fetch, from a position on, as far as the limit of bytes allows. None: nothing.
+    pub fn hold_log_for_members(&self, from: Option<Position>) {
+        self.checkpoints.hold_for_members(from);
+    }
+
+    /// Sets the limit of what the log keeps for other members. A member that needs more copies the data.
+    pub fn set_log_held_max(&self, bytes: u64) {
+        self.checkpoints.set_held_for_members_max(bytes);
+    }
+
+    /// The first position that the log keeps for other members; `None`: it keeps nothing for them.
+    pub fn log_held_from(&self) -> Option<Position> {
+        self.checkpoints.held_for_members().filter(|from| *from < Position(u64::MAX))
+    }
+
     /// Returns true if writes that need space are refused.
     pub fn is_low_on_space(&self) -> bool {
         self.path.space().is_some_and(crate::Space::is_low)
@@ -210,10 +247,11 @@ impl Transactions {
         self.path.reach(position, Durability::Journaled)
     }
 
-    /// Like `make_durable`, until a deadline. Returns true if it is on the disk by then.
+    /// Like `make_durable`, until a deadline. Returns true if it is on the disk by then; in a set of several members, if the set has it.
     pub fn is_durable_by(&self, position: Option<Position>, deadline: Instant) -> bool {
         let position = position.unwrap_or_else(|| self.log().appended());
-        self.log().durable() >= position || self.position_reached(position).wait(deadline)
+        let is_durable = self.log().durable() >= position && !self.path.is_of_set().load(Ordering::Acquire);
+        is_durable || self.position_reached(position).wait(deadline)
     }
 
     /// The moment when the history shows a position. Waiting for one that is visible has the log synced at once.
@@ -236,6 +274,17 @@ impl Transactions {
         self.path.clock().last()
     }
 
+    /// The time of the last record that is visible here, on a member of several.
+    pub fn applied_time(&self) -> u64 {
+        let committed = self.path.lock();
+        if committed.in_flight.is_empty() { committed.last_time } else { committed.applied_time }
+    }
+
+    /// The time that clients are shown. None: no history is kept, so times have no meaning.
+    pub fn shown_time(&self) -> Option<u64> {
+        self.path.keeps_history().then(|| self.time())
+    }
+
     /// Makes the times of all later notes greater than `time`.
     pub fn advance_time(&self, time: u64) {
         self.path.clock().advance(time);
@@ -244,12 +293,13 @@ impl Transactions {
     /// Refuses new commits, makes everything durable with a last checkpoint, and closes the log. Snapshots stay
     /// readable. A second call does nothing.
     pub fn close(&self) -> Result<()> {
-        if !self.stop_thread() {
+        self.stop_thread();
+        if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         {
             let mut committed = self.path.lock();
-            let _still_full = self.path.apply_pending(&mut committed);
+            let _still_full = self.path.apply_ready(&mut committed);
             self.path.close();
         }
         let checkpointed = if self.poisoned().is_some() { Ok(()) } else { self.checkpoint_now().map(drop) };
@@ -258,11 +308,10 @@ impl Transactions {
         checkpointed
     }
 
-    /// Returns true if the thread was still running.
-    fn stop_thread(&self) -> bool {
+    fn stop_thread(&self) {
         self.checkpoints.stop();
-        let thread = self.thread.lock().take();
-        thread.map(JoinHandle::join).is_some()
+        // A panic of the thread has been reported by the panic hook.
+        let _ = self.thread.lock().take().map(JoinHandle::join);
     }
 }
 

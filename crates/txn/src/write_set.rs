@@ -62,6 +62,7 @@ pub(crate) struct WriteSet {
     logical: Vec<u8>,
     places: BTreeMap<TreeId, Vec<u8>>,
     notes: Vec<Note>,
+    loads: Vec<record::Load>,
     bytes: usize,
     /// Bytes of values and of what notes say that were taken into memory, also of those that were replaced since.
     memory_bytes: usize,
@@ -78,6 +79,7 @@ pub(crate) struct Changes {
     pub logical: Vec<u8>,
     pub places: Vec<Place>,
     pub notes: Vec<record::Note>,
+    pub loads: Vec<record::Load>,
 }
 
 fn cost(key: &[u8], entry: &Entry) -> usize {
@@ -91,6 +93,7 @@ impl Default for WriteSet {
             logical: Vec::new(),
             places: BTreeMap::new(),
             notes: Vec::new(),
+            loads: Vec::new(),
             bytes: 0,
             memory_bytes: 0,
             reservation: memory::process().reservation(Class::Transaction),
@@ -101,37 +104,37 @@ impl Default for WriteSet {
 
 impl WriteSet {
     /// Contents of the write set, for the code that takes it apart.
-    pub fn take_reservation(&mut self) -> Reservation {
+    pub(crate) fn take_reservation(&mut self) -> Reservation {
         std::mem::replace(&mut self.reservation, memory::process().reservation(Class::Transaction))
     }
 
-    pub fn written(&self) -> &Written {
+    pub(crate) fn written(&self) -> &Written {
         &self.written
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.written.is_empty() && self.logical.is_empty() && self.notes.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.logical.is_empty() && self.notes.is_empty() && self.loads.is_empty()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Returns true if bytes go to a file: many do once values in memory take more than the limit, or than the process has for them.
-    pub fn spills(&mut self, bytes: usize, limit: usize) -> bool {
+    pub(crate) fn spills(&mut self, bytes: usize, limit: usize) -> bool {
         let held = self.memory_bytes + bytes;
         bytes >= SPILLED_BYTES_MIN && (held > limit || !self.reservation.try_cover(held))
     }
 
     /// The bytes as a value in memory.
-    pub fn kept(&mut self, bytes: Vec<u8>) -> Value {
+    pub(crate) fn kept(&mut self, bytes: Vec<u8>) -> Value {
         self.memory_bytes += bytes.len();
         self.reservation.cover(self.memory_bytes);
         Value::Memory(bytes)
     }
 
     /// The bytes as a value in the transaction's file, which is created when there is none.
-    pub fn spilled(&mut self, bytes: Vec<u8>, directory: &ScratchDirectory) -> Value {
+    pub(crate) fn spilled(&mut self, bytes: Vec<u8>, directory: &ScratchDirectory) -> Value {
         if self.written.scratch.is_none() {
             self.written.scratch = Scratch::create(directory).ok().map(Arc::new);
         }
@@ -144,13 +147,13 @@ impl WriteSet {
     }
 
     /// Like `set`, but with a note that refers to the value.
-    pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Value, about: Value) {
+    pub(crate) fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Value, about: Value) {
         let note = Some(self.notes.len() as u32);
         self.put_entry(tree, key, Entry { value: Some(value), note });
         self.note(tree, about);
     }
 
-    pub fn note(&mut self, tree: TreeId, about: Value) {
+    pub(crate) fn note(&mut self, tree: TreeId, about: Value) {
         self.bytes += ENTRY_OVERHEAD + about.len();
         self.notes.push(Note { tree, value: None, about });
         if let Some(undo) = &mut self.undo {
@@ -158,8 +161,15 @@ impl WriteSet {
         }
     }
 
+    /// The record refers to a load. That is not undone.
+    pub(crate) fn refer_to(&mut self, load: record::Load) {
+        assert!(self.loads.iter().all(|before| before.tree != load.tree), "{} is loaded once", load.tree);
+        self.bytes += ENTRY_OVERHEAD;
+        self.loads.push(load);
+    }
+
     /// Describes a tree, unless it is described already. That is no change, and is not undone.
-    pub fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
+    pub(crate) fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
         self.places.entry(tree).or_insert_with(place);
     }
 
@@ -179,7 +189,7 @@ impl WriteSet {
         }
     }
 
-    pub fn set(&mut self, tree: TreeId, key: Vec<u8>, value: Option<Value>) {
+    pub(crate) fn set(&mut self, tree: TreeId, key: Vec<u8>, value: Option<Value>) {
         self.put_entry(tree, key, Entry::of(value));
     }
 
@@ -197,7 +207,7 @@ impl WriteSet {
         }
     }
 
-    pub fn delete_range(&mut self, tree: TreeId, range: KeyRange) {
+    pub(crate) fn delete_range(&mut self, tree: TreeId, range: KeyRange) {
         if range.to.as_ref().is_some_and(|to| *to <= range.from) {
             return;
         }
@@ -214,11 +224,11 @@ impl WriteSet {
         }
     }
 
-    pub fn create_tree(&mut self, tree: TreeId, options: TreeOptions) {
+    pub(crate) fn create_tree(&mut self, tree: TreeId, options: TreeOptions) {
         self.replace_tree(tree, Presence::Created(options));
     }
 
-    pub fn drop_tree(&mut self, tree: TreeId) {
+    pub(crate) fn drop_tree(&mut self, tree: TreeId) {
         self.replace_tree(tree, Presence::Dropped);
     }
 
@@ -232,7 +242,7 @@ impl WriteSet {
         }
     }
 
-    pub fn add_counter(&mut self, id: CounterId, delta: i64) {
+    pub(crate) fn add_counter(&mut self, id: CounterId, delta: i64) {
         let before = self.written.counters.get(&id).copied();
         let after = match before {
             None => CounterChange::Add(delta),
@@ -242,7 +252,7 @@ impl WriteSet {
         self.change_counter(id, before, after);
     }
 
-    pub fn drop_counter(&mut self, id: CounterId) {
+    pub(crate) fn drop_counter(&mut self, id: CounterId) {
         self.change_counter(id, self.written.counters.get(&id).copied(), CounterChange::Drop);
     }
 
@@ -253,7 +263,7 @@ impl WriteSet {
         }
     }
 
-    pub fn set_logical(&mut self, logical: Vec<u8>) {
+    pub(crate) fn set_logical(&mut self, logical: Vec<u8>) {
         let before = std::mem::replace(&mut self.logical, logical);
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Logical { before });
@@ -261,11 +271,11 @@ impl WriteSet {
     }
 
     /// Number of changes that `rollback_to` keeps.
-    pub fn savepoint(&mut self) -> usize {
+    pub(crate) fn savepoint(&mut self) -> usize {
         self.undo.get_or_insert_default().len()
     }
 
-    pub fn rollback_to(&mut self, savepoint: usize) {
+    pub(crate) fn rollback_to(&mut self, savepoint: usize) {
         while self.undo.as_ref().is_some_and(|undo| undo.len() > savepoint) {
             if let Some(change) = self.undo.as_mut().and_then(Vec::pop) {
                 self.undo_change(change);
@@ -325,8 +335,8 @@ impl WriteSet {
     }
 
     /// Operations in replay order: created trees, ranges, entries, dropped trees. What was spilled is read back.
-    pub fn into_changes(self) -> Result<Changes> {
-        let WriteSet { written, logical, places, notes, .. } = self;
+    pub(crate) fn into_changes(self) -> Result<Changes> {
+        let WriteSet { written, logical, places, notes, loads, .. } = self;
         let Written { trees, counters, scratch } = written;
         let scratch = scratch.as_deref();
         let mut recorded: Vec<record::Note> = Vec::with_capacity(notes.len());
@@ -342,8 +352,9 @@ impl WriteSet {
             match writes.presence {
                 Presence::Unchanged => {}
                 Presence::Created(options) => {
+                    let row = ledger::put_tree(tree, &options);
                     ops.push(Op::CreateTree { tree, options });
-                    ops.push(ledger::put_tree(tree));
+                    ops.push(row);
                 }
                 Presence::Dropped => {
                     dropped.push(tree);
@@ -366,6 +377,6 @@ impl WriteSet {
             ops.push(ledger::delete_tree(tree));
         }
         let (counters, places) = (counters.into_iter().collect(), places.into_iter().collect());
-        Ok(Changes { ops, counters, logical, places, notes: recorded })
+        Ok(Changes { ops, counters, logical, places, notes: recorded, loads })
     }
 }

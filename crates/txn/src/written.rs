@@ -23,11 +23,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub fn of(value: Option<Value>) -> Entry {
+    pub(crate) fn of(value: Option<Value>) -> Entry {
         Entry { value, note: None }
     }
 
-    pub fn value_bytes(&self) -> usize {
+    pub(crate) fn value_bytes(&self) -> usize {
         self.value.as_ref().map_or(0, Value::len)
     }
 }
@@ -39,7 +39,7 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    pub fn contains(&self, key: &[u8]) -> bool {
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
         self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
     }
 }
@@ -62,12 +62,12 @@ pub(crate) struct TreeWrites {
 
 impl TreeWrites {
     /// The deleted range that hides `key` of the snapshot, if one does.
-    pub fn range_over(&self, key: &[u8]) -> Option<&KeyRange> {
+    pub(crate) fn range_over(&self, key: &[u8]) -> Option<&KeyRange> {
         self.ranges.iter().find(|range| range.contains(key))
     }
 
     /// Removes the entries inside the range and returns them.
-    pub fn cut(&mut self, range: &KeyRange) -> BTreeMap<Vec<u8>, Entry> {
+    pub(crate) fn cut(&mut self, range: &KeyRange) -> BTreeMap<Vec<u8>, Entry> {
         let mut inside = self.entries.split_off(&range.from);
         if let Some(to) = &range.to {
             let mut after = inside.split_off(to);
@@ -76,7 +76,7 @@ impl TreeWrites {
         inside
     }
 
-    pub fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.entries.is_empty() && self.ranges.is_empty() && self.presence == Presence::Unchanged
     }
 }
@@ -96,16 +96,16 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub fn tree(&self, tree: TreeId) -> Option<&TreeWrites> {
+    pub(crate) fn tree(&self, tree: TreeId) -> Option<&TreeWrites> {
         self.trees.get(&tree).map(|writes| &**writes)
     }
 
     /// The writes of a tree, to be changed: a copy of their own when a view shows them.
-    pub fn tree_mut(&mut self, tree: TreeId) -> &mut TreeWrites {
+    pub(crate) fn tree_mut(&mut self, tree: TreeId) -> &mut TreeWrites {
         Arc::make_mut(self.trees.entry(tree).or_default())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.trees.is_empty() && self.counters.is_empty()
     }
 }

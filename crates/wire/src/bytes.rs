@@ -31,7 +31,7 @@ pub(crate) fn take_document<'a>(fields: &mut Fields<'a>) -> Result<Doc<'a>, Docu
 
 impl DocumentFault {
     /// MongoDB's number and a text for the sender.
-    pub fn describe(&self) -> (i32, String) {
+    pub(crate) fn describe(&self) -> (i32, String) {
         use crate::error::code;
         match self {
             DocumentFault::Length(length) => {

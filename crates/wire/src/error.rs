@@ -74,18 +74,18 @@ pub enum CompressedFault {
 
 /// Numbers of MongoDB's that frames bring about; their names are in [`arbor_bson::Code`].
 pub(crate) mod code {
-    pub const OVERFLOW: i32 = 15;
-    pub const PROTOCOL_ERROR: i32 = 17;
-    pub const INVALID_BSON: i32 = 22;
-    pub const ILLEGAL_OP_MSG_FLAG: i32 = 223;
-    pub const BSON_OBJECT_TOO_LARGE: i32 = 10334;
-    pub const MULTIPLE_BODIES: i32 = 40430;
-    pub const DUPLICATE_SEQUENCE: i32 = 40431;
-    pub const UNKNOWN_SECTION: i32 = 40432;
-    pub const SEQUENCE_IN_BODY: i32 = 40433;
-    pub const NO_DATABASE: i32 = 40571;
-    pub const NO_BODY: i32 = 40587;
-    pub const FAILED_TO_PARSE: i32 = 9;
-    pub const INVALID_NAMESPACE: i32 = 73;
-    pub const BAD_VALUE: i32 = 2;
+    pub(crate) const OVERFLOW: i32 = 15;
+    pub(crate) const PROTOCOL_ERROR: i32 = 17;
+    pub(crate) const INVALID_BSON: i32 = 22;
+    pub(crate) const ILLEGAL_OP_MSG_FLAG: i32 = 223;
+    pub(crate) const BSON_OBJECT_TOO_LARGE: i32 = 10334;
+    pub(crate) const MULTIPLE_BODIES: i32 = 40430;
+    pub(crate) const DUPLICATE_SEQUENCE: i32 = 40431;
+    pub(crate) const UNKNOWN_SECTION: i32 = 40432;
+    pub(crate) const SEQUENCE_IN_BODY: i32 = 40433;
+    pub(crate) const NO_DATABASE: i32 = 40571;
+    pub(crate) const NO_BODY: i32 = 40587;
+    pub(crate) const FAILED_TO_PARSE: i32 = 9;
+    pub(crate) const INVALID_NAMESPACE: i32 = 73;
+    pub(crate) const BAD_VALUE: i32 = 2;
 }

@@ -2,8 +2,8 @@
 
 use arbor_bson::{Doc, DocBuf};
 
-use crate::message::Outgoing;
-use crate::{Compressor, Refusal, compress, legacy};
+use crate::message::{self, Outgoing, flag};
+use crate::{Compressor, Header, Opcode, Refusal, compress, legacy};
 
 /// Properties of a request that its reply depends on. It outlives the request's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,13 @@ pub struct Start {
 }
 
 impl ReplyTo {
+    /// Reads the form of the reply from the beginning of a message, which is there up to its flags at least. None: not an OP_MSG.
+    pub fn of_beginning(head: &[u8]) -> Option<ReplyTo> {
+        let header = Header::parse(head).ok().filter(|header| header.opcode == Opcode::Message as i32)?;
+        let flags = head.get(Header::LEN..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes))?;
+        Some(message::reply_to(&header, flags, None))
+    }
+
     /// False when nothing may be sent.
     pub fn wants_answer(&self) -> bool {
         self.form != Form::Nothing
@@ -84,7 +91,7 @@ impl ReplyTo {
 
     fn outgoing(&self, reply_id: i32, more_to_come: bool) -> Outgoing<'static> {
         let checksum = matches!(self.form, Form::Message { checksum: true });
-        let flags = if more_to_come { crate::message::flag::MORE_TO_COME } else { 0 };
+        let flags = if more_to_come { flag::MORE_TO_COME } else { 0 };
         Outgoing { request_id: reply_id, response_to: self.request_id, flags, checksum, sequences: &[] }
     }
 }

@@ -104,7 +104,7 @@ def processor_seconds(arbor):
 
 
 def frame(payload, opcode=2013, length=None, request=1):
-    """A message of the wire protocol; `length` lies about its size."""
+    """A message of the wire protocol; `length` misstates its size."""
     return struct.pack("<iiii", 16 + len(payload) if length is None else length, request, 0, opcode) + payload
 
 

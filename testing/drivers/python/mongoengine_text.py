@@ -1,4 +1,4 @@
-"""Text search through MongoEngine, beside places."""
+"""Text search through MongoEngine, together with places."""
 
 import mongoengine as me
 from flow import DATABASE, URI, empty_database, finish, same, step

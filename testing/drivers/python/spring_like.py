@@ -39,7 +39,7 @@ with step("derived queries: equals, between, in, like, ignore case, null, nested
           count({"email": {"$exists": False}}), count({"address.city": "City1"}), count({"address": {"city": "City0", "location": [0.0, 0.0]}})], [16, 4, 60, 60, 20, 1])
     same([count({"_class": {"$in": [PERSON, PERSON + "Sub"]}}), count({"$nor": [{"age": 1}, {"age": 2}]}), count({"age": {"$mod": [2, 0]}}), count({"age": {"$type": 16}})], [60, 58, 30, 60])
 
-with step("paging: a count beside skip, limit, sort; windows by key set; exists, first, delete ... by") as seen:
+with step("paging: a count with skip, limit, sort; windows by key set; exists, first, delete ... by") as seen:
     page = list(people.find({"address.city": "City1"}, sort=[("age", -1)], skip=5, limit=5))
     same(([doc["age"] for doc in page], people.count_documents({"address.city": "City1"})), ([43, 40, 37, 34, 31], 20))
     pipeline = [{"$match": {"address.city": "City1"}}, {"$group": {"_id": 1, "n": {"$sum": 1}}}]

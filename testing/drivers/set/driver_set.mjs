@@ -42,7 +42,7 @@ await flow(async step => {
     client.off('commandStarted', record);
     const [{ lsid, txnNumber }] = inserts;
     assert.ok(lsid.id && txnNumber !== undefined);
-    // as the driver does it after a cut: the same command with the same number; a client of its own, whose session nobody shares
+    // as the driver does it after a cut: the same command with the same number; a client of its own, whose session no other client shares
     const other = await new MongoClient(uri()).connect();
     const session = other.startSession();
     const command = { insert: 'again', documents: [{ _id: 3 }, { _id: 4 }] };

@@ -35,12 +35,12 @@ empty_database()
 
 with step("the start, show and use") as seen:
     output = typed("db.books.insertOne({_id: 1, title: 'T'})", "show dbs", "show collections", "show tables", "use other_db", "db", "show users", "show roles", "show profile", "show logs", "show log startupWarnings", "help", "it")
-    for part in ("Using MongoDB:", "7.0", "acknowledged: true", DATABASE, "books", "switched to db other_db", "startupWarnings", "Shell Help"):
+    for part in ("Using MongoDB:", "8.0", "acknowledged: true", DATABASE, "books", "switched to db other_db", "startupWarnings", "Shell Help"):
         assert part in output, f"{part!r} is not in\n{output}"
     for part in ("MongoServerError", "Error:"):
         assert part not in output, output
 
-with step("figures: stats of database and collection, serverStatus, currentOp, hostInfo") as seen:
+with step("statistics: of database and collection, serverStatus, currentOp, hostInfo") as seen:
     results = script("""
         db.c.insertMany(Array.from({length: 300}, (_, i) => ({_id: i, a: i % 10, pad: 'x'.repeat(50)})));
         db.c.createIndex({a: 1});
@@ -49,7 +49,7 @@ with step("figures: stats of database and collection, serverStatus, currentOp, h
         const d = db.stats(1024); out([d.collections, d.objects, d.indexes, d.scaleFactor]);
         const t = db.serverStatus(); out([t.ok, t.process, t.connections.current > 0, t.opcounters.insert >= 300]);
         out(db.currentOp().inprog.length > 0); out(db.currentOp({$all: true}).ok);
-        out(db.hostInfo().ok); out(db.version().startsWith('7.0')); out(db.serverBuildInfo().bits); out(db.serverCmdLineOpts().ok);
+        out(db.hostInfo().ok); out(db.version().startsWith('8.0')); out(db.serverBuildInfo().bits); out(db.serverCmdLineOpts().ok);
         out(db.getMongo().getDBNames().includes(db.getName())); out(db.c.latencyStats ? 'has' : 'no');
         out(db.getCollectionInfos({name: 'c'})[0].type); out(db.getProfilingStatus().was); out(db.hello().isWritablePrimary);
         out(db.adminCommand('ping').ok); out(db.runCommand({connectionStatus: 1}).ok); out(db.listCommands().find !== undefined);
@@ -90,7 +90,7 @@ with step("cursors, bulk API, legacy helpers") as seen:
         out(db.c.renameCollection('d').ok); out(db.d.dropIndex('a_1').ok); out(db.d.drop()); out(db.createCollection('e', {capped: true, size: 5000}).ok); out(db.e.convertToCapped(9000).ok); out(db.e.validate().valid);
         out(code(() => db.e.mapReduce(() => {}, () => {}, {out: {inline: 1}})));
         out(code(() => rs.status())); out(code(() => sh.status())); out(code(() => db.watch().tryNext())); out(code(() => db.nope.dropIndex('x')));
-        out(code(() => db.createUser({user: 'u', pwd: 'p', roles: []}))); out(db.getUsers().users); out(code(() => db.setProfilingLevel(0, {slowms: 200}).ok)); out(code(() => db.fsyncLock())); out(db.c.hashCode === undefined);
+        out(code(() => db.createUser({user: 'u', pwd: 'p', roles: []}))); out(db.getUsers().users); db.dropUser('u'); out(code(() => db.setProfilingLevel(0, {slowms: 200}).ok)); out(code(() => { db.fsyncLock(); db.fsyncUnlock(); })); out(db.c.hashCode === undefined);
         const s = db.getMongo().startSession(); out(s.getDatabase(db.getName()).e.countDocuments({})); s.endSession();
     """)
     same(results[:6], [300, 30, 3, 299, 60, 30])

@@ -8,15 +8,28 @@ use super::value::Kind;
 use super::{RawSetting, Refused, Settings, file, settle, table};
 
 /// `arbor serve`.
-pub fn serve_command() -> Command {
+pub(crate) fn serve_command() -> Command {
+    command("serve", "Serves MongoDB clients")
+}
+
+/// `arbor route`.
+pub(crate) fn route_command() -> Command {
+    command("route", "Routes MongoDB clients to the shards of a cluster, as mongos does")
+}
+
+fn command(name: &'static str, about: &'static str) -> Command {
     let config =
         Arg::new("config").long("config").short('f').value_name("FILE").help("Configuration file, YAML or key = value");
-    let command = Command::new("serve").about("Serves MongoDB clients").arg(config);
-    table::rows().iter().filter(|row| !row.flag.is_empty()).fold(command, |command, row| command.arg(flag(row)))
+    let command = Command::new(name).about(about).version(crate::version::long()).arg(config);
+    let flags = table::groups().into_iter().flat_map(|(title, rows)| {
+        let with_flag = rows.iter().filter(|row| !row.flag.is_empty());
+        with_flag.map(move |row| flag(row).help_heading(title))
+    });
+    command.args(flags).after_help("Keys of configuration files: docs/configuration.md")
 }
 
 fn flag(row: &'static table::Row) -> Arg {
-    let arg = Arg::new(row.flag).long(row.flag).help(row.help).hide(row.help.is_empty());
+    let arg = Arg::new(row.flag).long(row.flag).help(row.description());
     let arg = if row.flag == "verbose" { arg.short('v') } else { arg };
     match row.kind {
         Kind::Switch if row.flag == "verbose" => arg.action(ArgAction::Count),
@@ -27,7 +40,7 @@ fn flag(row: &'static table::Row) -> Arg {
 }
 
 /// Settings from the flags and from the file that `--config` names.
-pub fn read(matches: &ArgMatches) -> Result<Settings, Refused> {
+pub(crate) fn read(matches: &ArgMatches) -> Result<Settings, Refused> {
     let mut flags = Vec::new();
     for row in table::rows().iter().filter(|row| !row.flag.is_empty()) {
         flags.extend(given(row, matches)?);

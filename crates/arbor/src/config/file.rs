@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::{RawSetting, Refused, old_form, table, yaml};
 
-pub fn read(path: &Path) -> Result<Vec<RawSetting>, Refused> {
+pub(super) fn read(path: &Path) -> Result<Vec<RawSetting>, Refused> {
     let name = path.display();
     let text =
         std::fs::read_to_string(path).map_err(|error| Refused(format!("Error opening config file {name}: {error}")))?;
     read_text(&text).map_err(|Refused(reason)| Refused(format!("Error parsing config file {name}: {reason}")))
 }
 
-pub fn read_text(text: &str) -> Result<Vec<RawSetting>, Refused> {
+pub(super) fn read_text(text: &str) -> Result<Vec<RawSetting>, Refused> {
     let old = old_form::is_old_form(text);
     let pairs = if old { old_form::read(text)? } else { yaml::read(text)? };
     let mut all: Vec<RawSetting> = Vec::new();

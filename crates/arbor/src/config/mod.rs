@@ -6,6 +6,7 @@
 //! | `command_line` | flags to `(row, value)` pairs |
 //! | `file` | a configuration file to `(row, value)` pairs; detects YAML or the old form by its content |
 //! | `yaml`, `old_form` | the two forms, flattened to dotted keys |
+//! | `document` | docs/configuration.md |
 //! | `nested` | settings as documents |
 //! | `settings` | the resulting settings of the server |
 //!
@@ -13,6 +14,8 @@
 //! is not in the table refuses the start.
 
 mod command_line;
+#[cfg(test)]
+mod document;
 mod file;
 mod nested;
 mod old_form;
@@ -21,13 +24,14 @@ mod table;
 mod value;
 mod yaml;
 
-pub use command_line::{read as read_command_line, serve_command};
-pub use nested::nested;
-pub use settings::{OplogSettings, Settings};
+pub(crate) use command_line::{read as read_command_line, route_command, serve_command};
+pub(crate) use nested::nested;
+pub(crate) use settings::{AuditDestination, OplogSettings, Settings, TlsMode};
+pub(crate) use table::without_secrets;
 
 /// Why the configuration is refused; the text is all that the user sees.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refused(pub String);
+pub(crate) struct Refused(pub String);
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -199,13 +203,30 @@ storage.rocksdb.configString: "write_buffer_size=16m;max_write_buffer_number=4;s
             ("net:\n  port: 1\nnet.port: 2\n", "net.port is given more than once"),
             ("fork = perhaps\n", "fork: expected true or false, found 'perhaps'"),
             ("storage:\n  engine: paper\n", "storage.engine: unknown storage engine 'paper'"),
-            ("security:\n  authorization: enabled\n", "security.authorization: not in this build yet"),
+            ("security:\n  clusterAuthMode: x508\n", "security.clusterAuthMode: unknown mode 'x508'"),
+            ("net:\n  tls:\n    disabledProtocols: TLS1_2,TLS1_3\n", "net.tls.disabledProtocols: no version is left"),
+            ("net:\n  tls:\n    FIPSMode: true\n", "net.tls.FIPSMode"),
+            ("net:\n  unixDomainSocket:\n    filePermissions: 0999\n", "net.unixDomainSocket.filePermissions"),
+            ("auditLog:\n  destination: paper\n", "auditLog.destination: unknown destination 'paper'"),
+            ("auditLog:\n  format: XML\n", "auditLog.format: unknown format 'XML'"),
             ("storage: [1, 2\n", "cannot read it as YAML"),
         ] {
             let refused = from_file(text).err().unwrap_or_else(|| panic!("{text} was accepted")).0;
             assert!(refused.contains(expect), "{text} -> {refused}");
         }
         assert!(from_flags(&["--dbpaht", "/d"]).unwrap_err().0.contains("unexpected argument '--dbpaht'"));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let arguments =
+            ["arbor", "--tlsCertificateKeyFilePassword", "secret", "--sslPEMKeyPassword=secret", "--port", "1"];
+        let shown = without_secrets(arguments.map(str::to_owned).into_iter());
+        assert_eq!(shown.len(), arguments.len());
+        assert!(!shown.join(" ").contains("secret") && shown.ends_with(&["--port".to_owned(), "1".to_owned()]));
+        let settings = from_flags(&["--tlsCertificateKeyFilePassword", "secret"]).unwrap();
+        assert_eq!(settings.tls.key_password.as_deref(), Some("secret"));
+        assert!(!format!("{settings:?}").contains("secret"));
     }
 
     #[test]

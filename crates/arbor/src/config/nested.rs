@@ -5,7 +5,7 @@ use arbor_bson::DocBuf;
 use super::value::ParsedValue;
 
 /// `[("net.port", 1), ("net.ipv6", true)]` to `{ net: { port: 1, ipv6: true } }`.
-pub fn nested(given: &[(String, ParsedValue)]) -> DocBuf {
+pub(crate) fn nested(given: &[(String, ParsedValue)]) -> DocBuf {
     let pairs: Vec<(&str, &ParsedValue)> = given.iter().map(|(path, value)| (path.as_str(), value)).collect();
     nest(&pairs)
 }

@@ -3,7 +3,7 @@
 use super::Refused;
 
 /// Returns true if the text has this form: its first line with content has a `=` and no `:` before it.
-pub fn is_old_form(text: &str) -> bool {
+pub(super) fn is_old_form(text: &str) -> bool {
     lines(text).next().is_some_and(|(_, line)| match (line.find('='), line.find(':')) {
         (Some(equals), Some(colon)) => equals < colon,
         (Some(_), None) => true,
@@ -12,7 +12,7 @@ pub fn is_old_form(text: &str) -> bool {
 }
 
 /// Its `(key, value)` pairs.
-pub fn read(text: &str) -> Result<Vec<(String, String)>, Refused> {
+pub(super) fn read(text: &str) -> Result<Vec<(String, String)>, Refused> {
     lines(text)
         .map(|(number, line)| match line.split_once('=') {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),

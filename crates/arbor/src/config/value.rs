@@ -2,7 +2,7 @@
 
 /// Kind of a setting's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// A flag without a value; `true` or `false` in files.
     Switch,
     Text,
@@ -18,7 +18,7 @@ pub enum Kind {
 
 /// A setting as `getCmdLineOpts` shows it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ParsedValue {
+pub(crate) enum ParsedValue {
     Bool(bool),
     Int(i64),
     Real(f64),
@@ -27,7 +27,7 @@ pub enum ParsedValue {
 
 impl Kind {
     /// Reads `text`, or says what was expected.
-    pub fn read(self, text: &str) -> Result<ParsedValue, String> {
+    pub(super) fn read(self, text: &str) -> Result<ParsedValue, String> {
         let wrong = |expected: String| Err(format!("expected {expected}, found '{text}'"));
         match self {
             Kind::Switch => match text {

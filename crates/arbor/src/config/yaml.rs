@@ -5,7 +5,7 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use super::Refused;
 
 /// Its `(dotted key, value)` pairs in the order of the text.
-pub fn read(text: &str) -> Result<Vec<(String, String)>, Refused> {
+pub(super) fn read(text: &str) -> Result<Vec<(String, String)>, Refused> {
     let documents = Yaml::load_from_str(text).map_err(|error| Refused(format!("cannot read it as YAML: {error}")))?;
     let mut pairs = Vec::new();
     match documents.as_slice() {

@@ -21,12 +21,12 @@ use crate::memory::Sizes;
 
 type OptionPair = (String, String);
 
-const ALIASES: &[&str] = &["tokuft", "PerconaFT"];
+pub(super) const ALIASES: &[&str] = &["tokuft", "PerconaFT"];
 /// Tree settings that an option of the server may set.
 const TREE_SETTINGS: &[&str] = &["compression", "pageSize", "readPageSize", "fanout", "writeBias"];
 
 /// TokuMX set the defaults of trees by server parameters.
-pub fn option_of_parameter((name, value): &OptionPair) -> Option<OptionPair> {
+pub(super) fn option_of_parameter((name, value): &OptionPair) -> Option<OptionPair> {
     let option = match name.as_str() {
         "defaultCompression" => "ftree.compression",
         "defaultFanout" => "ftree.fanout",
@@ -38,7 +38,7 @@ pub fn option_of_parameter((name, value): &OptionPair) -> Option<OptionPair> {
 }
 
 /// Why an option has no meaning; `None`: it has.
-pub fn refusal(option: &str) -> Option<String> {
+pub(super) fn refusal(option: &str) -> Option<String> {
     let reason = match option {
         "ftree.cleanerPeriod" | "ftree.cleanerIterations" => {
             "there is no cleaner: flushing is paced by what is buffered"
@@ -66,7 +66,11 @@ fn settings(given: &[OptionPair], prefix: &str) -> TreeOptions {
 }
 
 /// Errors: a setting of trees that the fractal tree refuses.
-pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given: &[OptionPair]) -> Result<Options> {
+pub(super) fn options(
+    cache_bytes: Option<u64>,
+    checkpoint_seconds: Option<u64>,
+    given: &[OptionPair],
+) -> Result<Options> {
     let mut options = Options::new(Arc::new(RealDisk), cache_bytes.unwrap_or_else(usual_cache));
     if let Some(seconds) = checkpoint_seconds {
         options.checkpoint_interval_ms = seconds.max(1) * 1000;
@@ -77,7 +81,7 @@ pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given:
     Ok(options)
 }
 
-pub fn names(given: &[OptionPair]) -> Result<EngineNames> {
+pub(super) fn names(given: &[OptionPair]) -> Result<EngineNames> {
     let checked = |prefix| {
         let options = settings(given, prefix);
         settings_of(&options, &Default::default()).map(|_| options)
@@ -91,16 +95,16 @@ fn usual_cache() -> u64 {
 }
 
 /// For looking at a directory.
-pub fn inspection() -> Options {
+pub(crate) fn inspection() -> Options {
     Options::new(Arc::new(RealDisk), usual_cache())
 }
 
-pub fn open(directory: &Path, options: Options) -> Result<Arc<dyn Engine>> {
+pub(super) fn open(directory: &Path, options: Options) -> Result<Arc<dyn Engine>> {
     Ok(Arc::new(Forest::open(directory, options)?))
 }
 
 /// For `arbor lab kv`.
-pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+pub(super) fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let mut options = Options::new(Arc::new(RealDisk), settings.cache_bytes);
     options.direct_io = settings.direct_io;
     options.updates = Some(settings.updates.clone());

@@ -11,12 +11,12 @@ const PREFIX: &str = "rocksdb.";
 const OPTION_STRING: &str = "rocksdb.configString";
 
 /// Returns true if the option is for this engine; a wrong one is refused when the engine is opened.
-pub fn takes(option: &str) -> bool {
+pub(super) fn takes(option: &str) -> bool {
     option.starts_with(PREFIX)
 }
 
 /// Returns a warning about an option that is accepted.
-pub fn warning(option: &str, options: &[(String, String)]) -> Option<String> {
+pub(super) fn warning(option: &str, options: &[(String, String)]) -> Option<String> {
     if option != OPTION_STRING {
         return None;
     }
@@ -24,14 +24,18 @@ pub fn warning(option: &str, options: &[(String, String)]) -> Option<String> {
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-pub fn open(directory: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
+pub(super) fn open(
+    directory: &Path,
+    cache_bytes: Option<u64>,
+    options: &[(String, String)],
+) -> Result<Arc<dyn Engine>> {
     let (chosen, _) = RocksOptions::from_settings(&own(options))?;
     let cache_bytes = cache_bytes.map_or(chosen.cache_bytes, |bytes| bytes as usize);
     Ok(Arc::new(RocksEngine::open(directory, RocksOptions { cache_bytes, ..chosen })?))
 }
 
 /// Opens RocksDB with one budget for the cache and up to four memtables.
-pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+pub(super) fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let memtable_bytes = (settings.cache_bytes / 16).clamp(1 << 20, 64 << 20);
     let options = RocksOptions {
         cache_bytes: settings.cache_bytes.saturating_sub(4 * memtable_bytes) as usize,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arbor_engine::Engine;
-use arbor_engine_set::{EngineSet, Kind};
+use arbor_engine_set::{EngineSet, Kind, SetOptions};
 use arbor_store::TreeDefaults;
 
 use super::{EngineChoice, NAMES, USUAL};
@@ -16,18 +16,29 @@ use crate::failure::{BAD_OPTIONS, Failure};
 use crate::memory::Sizes;
 
 #[derive(Clone, Debug)]
-pub struct Engines {
+pub(crate) struct Engines {
     /// Made the directory; holds what the server keeps for itself.
     pub home: &'static str,
     /// Engine of new collections that name none.
     pub default: &'static str,
     choices: Vec<EngineChoice>,
+    member: OfMember,
+}
+
+/// Options for storing what another member of a replica set has created.
+#[derive(Clone, Default)]
+struct OfMember(SetOptions);
+
+impl std::fmt::Debug for OfMember {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OfMember").field(&self.0.storage_engine_override).finish()
+    }
 }
 
 impl Engines {
     /// The default is what the settings ask for, else what the directory was made with. A directory of an engine that this build
     /// lacks is refused when it is opened. Errors: the settings ask for an engine that this build lacks.
-    pub fn of(settings: &Settings, found: Option<&str>) -> Result<Engines, Failure> {
+    pub(crate) fn of(settings: &Settings, found: Option<&str>) -> Result<Engines, Failure> {
         let home = found.and_then(known);
         let default = match settings.engine.as_deref() {
             Some(asked) => known(asked).ok_or_else(|| not_in_this_build(asked))?,
@@ -36,22 +47,38 @@ impl Engines {
         let home = home.unwrap_or(default);
         let choice =
             |name: &&'static str| EngineChoice::from_settings(name, settings, cache_of(name, home, default, settings));
-        Ok(Engines { home, default, choices: NAMES.iter().map(choice).collect() })
+        let storage_engine_override = match settings.engine_override.as_deref() {
+            Some(asked) => Some(known(asked).ok_or_else(|| not_in_this_build(asked))?),
+            None => None,
+        };
+        let adapts = settings.replica_set.is_some();
+        if storage_engine_override.is_some() && !adapts {
+            let text = "storageEngineOverride is for members of a replica set (--replSet); a standalone server has storageEngine";
+            return Err(Failure::new(BAD_OPTIONS, text.to_owned()));
+        }
+        let member = OfMember(SetOptions { adapts, storage_engine_override, ..SetOptions::default() });
+        Ok(Engines { home, default, choices: NAMES.iter().map(choice).collect(), member })
+    }
+
+    /// Has the first tree that is stored otherwise than the set says reported.
+    pub(crate) fn reporting(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> Engines {
+        self.member.0.on_other_settings = Some(Arc::new(report));
+        self
     }
 
     /// As the directory was made, without settings of a user.
-    pub fn of_directory(found: Option<&str>) -> Engines {
+    pub(crate) fn of_directory(found: Option<&str>) -> Engines {
         let home = found.and_then(known).unwrap_or(USUAL);
         let choice = |name: &&'static str| EngineChoice::from_settings(name, &Settings::default(), None);
-        Engines { home, default: home, choices: NAMES.iter().map(choice).collect() }
+        Engines { home, default: home, choices: NAMES.iter().map(choice).collect(), member: OfMember::default() }
     }
 
-    pub fn default(&self) -> Option<&EngineChoice> {
+    pub(crate) fn default(&self) -> Option<&EngineChoice> {
         self.choices.iter().find(|choice| choice.name == self.default)
     }
 
     /// The options that change nothing, with the reason.
-    pub fn refused(&self) -> Vec<(&str, String)> {
+    pub(crate) fn refused(&self) -> Vec<(&str, String)> {
         let mut refused = Vec::new();
         for choice in &self.choices {
             let own = choice.refused().into_iter().filter(|(option, _)| owner_of(option) == choice.name);
@@ -66,19 +93,20 @@ impl Engines {
     }
 
     /// Returns the defaults of new trees. Errors: an option that an engine refuses.
-    pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
+    pub(crate) fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
         let engines = self.choices.iter().map(EngineChoice::names).collect::<arbor_engine::Result<_>>()?;
         Ok(TreeDefaults { engines, default: self.default, home: self.home })
     }
 
     /// Opens home, default, and every other engine that something lives in.
-    pub fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+    pub(crate) fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         let kind = |choice: &EngineChoice| {
             let choice = choice.clone();
             Kind::new(choice.name, move |directory| choice.open(directory))
         };
         let kinds = self.choices.iter().map(kind).collect();
-        Ok(Arc::new(EngineSet::open(directory, kinds, self.home, self.default)?))
+        let set = EngineSet::open(directory, kinds, self.home, self.default)?;
+        Ok(Arc::new(set.with_options(self.member.0.clone())?))
     }
 }
 
@@ -138,6 +166,20 @@ mod tests {
         }
         let refused = asked(Some("paper"), None).unwrap_err();
         assert!(refused.contains("'paper' is not in this build, which has ftree, lmdb"), "{refused}");
+    }
+
+    #[test]
+    fn an_override_is_of_this_build_and_for_a_member() {
+        let settings = |replica_set: Option<&str>, engine: &str| Settings {
+            engine_override: Some(engine.to_owned()),
+            replica_set: replica_set.map(str::to_owned),
+            ..Settings::default()
+        };
+        let of = |settings: &Settings| Engines::of(settings, Some("ftree")).map(|engines| engines.member.0);
+        let member = of(&settings(Some("rs0"), "lmdb")).unwrap();
+        assert_eq!((member.adapts, member.storage_engine_override), (true, Some("lmdb")));
+        assert!(of(&settings(Some("rs0"), "paper")).is_err() && of(&settings(None, "lmdb")).is_err());
+        assert!(!of(&Settings::default()).unwrap().adapts, "a standalone stores trees as it was asked to");
     }
 
     #[test]

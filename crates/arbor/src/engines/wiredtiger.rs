@@ -17,11 +17,15 @@ const TAKEN: &[&str] = &[
     "wiredTiger.indexConfigString",
 ];
 
-pub fn takes(option: &str) -> bool {
+pub(super) fn takes(option: &str) -> bool {
     TAKEN.contains(&option)
 }
 
-pub fn open(directory: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
+pub(super) fn open(
+    directory: &Path,
+    cache_bytes: Option<u64>,
+    options: &[(String, String)],
+) -> Result<Arc<dyn Engine>> {
     let options: Vec<_> =
         options.iter().filter(|(name, _)| name != "wiredTiger.collectionConfigString").cloned().collect();
     let options = WiredTigerOptions::from_settings(&options)?;
@@ -30,14 +34,14 @@ pub fn open(directory: &Path, cache_bytes: Option<u64>, options: &[(String, Stri
 }
 
 /// Nothing reads the counts there, and no write of WiredTiger's own would read for them.
-pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+pub(super) fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let usual = WiredTigerOptions { count_rows: false, ..WiredTigerOptions::default() };
     let options = WiredTigerOptions { cache_bytes: settings.cache_bytes, ..usual };
     Ok(Arc::new(WiredTigerEngine::open(directory, options)?))
 }
 
 /// As MongoDB makes them: indexes with shared prefixes, small pages and no compressor.
-pub fn names(options: &[(String, String)]) -> EngineNames {
+pub(super) fn names(options: &[(String, String)]) -> EngineNames {
     let given = |name: &str| options.iter().rfind(|(option, _)| option == name).map(|(_, value)| value.as_str());
     let mut collections = Vec::new();
     let mut indexes = vec![("configString", "leaf_page_max=16KB,internal_page_max=16KB")];

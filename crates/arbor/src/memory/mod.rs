@@ -4,5 +4,5 @@
 mod monitor;
 mod sizes;
 
-pub use monitor::start;
-pub use sizes::Sizes;
+pub(crate) use monitor::start;
+pub(crate) use sizes::Sizes;

@@ -47,7 +47,7 @@ struct CacheSize {
 }
 
 /// Keeps to the limit until the server stops.
-pub fn start(budget: &'static Budget, engine: Arc<dyn Engine>, stop: Stop) -> std::io::Result<JoinHandle<()>> {
+pub(crate) fn start(budget: &'static Budget, engine: Arc<dyn Engine>, stop: Stop) -> std::io::Result<JoinHandle<()>> {
     let mut monitor = Monitor::new(budget, engine);
     let watch = move || {
         let _first = THREAD.set(std::thread::current());

@@ -21,14 +21,14 @@ const CACHE_LEAST: u64 = 8 * MIB;
 
 /// Sizes of one server.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// `None`: neither was a limit given nor is it known what memory there is.
     pub limit: Option<u64>,
     memory: u64,
 }
 
 impl Sizes {
-    pub fn of(settings: &Settings) -> Sizes {
+    pub(crate) fn of(settings: &Settings) -> Sizes {
         Sizes::from(settings.memory_limit, memory_limit(Path::new("/")))
     }
 
@@ -39,23 +39,23 @@ impl Sizes {
     }
 
     /// Returns the cache of the only engine of a server.
-    pub fn cache(self) -> u64 {
+    pub(crate) fn cache(self) -> u64 {
         let usual = (self.memory.saturating_sub(APART) / 2).max(CACHE_MIN);
         self.bounded_cache(usual)
     }
 
     /// Returns the cache of one of several engines.
-    pub fn part_of_cache(self, parts: u64) -> u64 {
+    pub(crate) fn part_of_cache(self, parts: u64) -> u64 {
         (self.cache() / parts).max(CACHE_LEAST)
     }
 
     /// A cache that was asked for, as far as the limit has room for it.
-    pub fn bounded_cache(self, asked: u64) -> u64 {
+    pub(crate) fn bounded_cache(self, asked: u64) -> u64 {
         self.limit.map_or(asked, |limit| asked.min((limit / 8 * 5).max(CACHE_LEAST)))
     }
 
     /// Returns true if engines should use less memory than their defaults.
-    pub fn is_small(self) -> bool {
+    pub(crate) fn is_small(self) -> bool {
         self.limit.is_some_and(|limit| limit < 2 * GIB)
     }
 }

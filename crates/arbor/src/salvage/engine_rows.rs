@@ -36,7 +36,7 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// A finding of the child, in order.
 #[derive(Debug, PartialEq)]
-pub enum Found {
+pub(crate) enum Found {
     Applied(Position),
     Tree(TreeId),
     Row(Vec<u8>, Vec<u8>),
@@ -47,7 +47,7 @@ pub enum Found {
 /// Reads all rows of the engine in `copy`, which may be changed, and passes them to `take`.
 ///
 /// Errors: the engine cannot be opened, no tree can be read, or an error of `take`.
-pub fn read(name: &str, copy: &Path, mut take: impl FnMut(Found) -> Result<()>) -> Result<()> {
+pub(crate) fn read(name: &str, copy: &Path, mut take: impl FnMut(Found) -> Result<()>) -> Result<()> {
     let mut after = None;
     loop {
         let mut rows =
@@ -174,7 +174,7 @@ impl<R: Read> Frames<R> {
 const NAME: &str = "salvage-rows";
 
 /// The child's command, for `arbor salvage` only.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new(NAME)
         .hide(true)
         .arg(Arg::new("engine").long("engine").required(true))
@@ -182,7 +182,7 @@ pub fn command() -> Command {
         .arg(Arg::new("after").long("after").value_parser(value_parser!(u64)))
 }
 
-pub fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     let text = |name| matches.get_one::<String>(name).map_or("", String::as_str);
     let after = matches.get_one::<u64>("after").map(|after| TreeId(*after));
     let engine = engine_copy::open_damaged(text("engine"), Path::new(text("dbpath"))).map_err(Failure::cannot_start)?;
@@ -211,10 +211,24 @@ fn write_tree(engine: &dyn Engine, tree: TreeId, frames: &mut impl Write) -> Res
     let snapshot = engine.snapshot()?;
     let mut cursor = snapshot.cursor(tree)?;
     let mut more = cursor.seek(&[])?;
+    let mut last = None;
     while more {
+        check_order(&mut last, cursor.key())?;
         write_row(cursor.key(), cursor.value(), frames).map_err(|source| io_error("write", source))?;
         more = cursor.next()?;
     }
+    Ok(())
+}
+
+/// Refuses a key that is not behind the last one: pages without checksums may lead back, and the scan would never end.
+fn check_order(last: &mut Option<Vec<u8>>, key: &[u8]) -> Result<()> {
+    if last.as_deref().is_some_and(|last| last >= key) {
+        let context = "its rows are out of order".to_owned();
+        return Err(Error::Corrupt { place: "a tree".to_owned(), context });
+    }
+    let last = last.get_or_insert_default();
+    last.clear();
+    last.extend_from_slice(key);
     Ok(())
 }
 
@@ -246,6 +260,17 @@ mod tests {
             found.push(next);
         }
         Ok(found)
+    }
+
+    #[test]
+    fn a_scan_that_leads_back_ends() {
+        let mut last = None;
+        for key in [&b""[..], b"a", b"aa", b"b"] {
+            check_order(&mut last, key).unwrap();
+        }
+        for key in [&b"b"[..], b"aa", b""] {
+            assert!(check_order(&mut last.clone(), key).is_err(), "{key:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Data that the catalogue does not list any more is not restored as a collection. `arbor check` on the new directory reports
 //! what is missing.
 
-pub mod engine_rows;
+pub(crate) mod engine_rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use crate::salvage::engine_rows::Found;
 /// Bytes of rows per batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let directory =
         |name: &'static str, help| Arg::new(name).long(name).value_name("DIRECTORY").required(true).help(help);
     Command::new("salvage")
@@ -48,7 +48,7 @@ pub fn command() -> Command {
         )
 }
 
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = |name| PathBuf::from(matches.get_one::<String>(name).map_or("", String::as_str));
     let (from, into) = (path("dbpath"), path("into"));
     require_empty(&into)?;
@@ -61,6 +61,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let without: Vec<&String> = matches.get_many("without").into_iter().flatten().collect();
     for name in engines_in(&from).iter().filter(|name| *name != USUAL && !without.contains(name)) {
         rows.take_engine(name, &from.join(name), &target.scratch()).map_err(Failure::cannot_start)?;
+        if name == "lmdb" {
+            println!("pages of lmdb have no checksums: a value that was damaged in place is carried over as it is");
+        }
     }
     rows.create_known_trees().map_err(Failure::cannot_start)?;
     println!("{} rows of {} trees were carried over", rows.rows, rows.trees.len());

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_client::{Client, ClientError};
@@ -453,9 +454,16 @@ fn get_last_error_reports_unacknowledged_writes() {
     assert_eq!(found(&mut client, DocBuf::new()), 2);
 }
 
-/// Runs a start that must fail; answers its exit code and all that it said.
+/// Returns the exit code and the output of a start that has to fail; one that does not is ended after a minute.
 fn failed_start(mut command: Command) -> (Option<i32>, String) {
     let mut process = command.spawn().unwrap();
+    let started = Instant::now();
+    while process.try_wait().unwrap().is_none() {
+        if started.elapsed() > Duration::from_secs(60) {
+            process.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let mut text = String::new();
     process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     process.stderr.take().unwrap().read_to_string(&mut text).unwrap();
@@ -478,7 +486,7 @@ fn starts_that_cannot_be_end_with_a_message_and_mongods_code() {
         (start(&other.path().join("missing"), &["--port", "0"]), 100, "Create the missing directory".to_owned()),
         (start(other.path(), &["--noSuchFlag"]), 2, "noSuchFlag".to_owned()),
         (start(other.path(), &["--config", "/nowhere.conf"]), 2, "/nowhere.conf".to_owned()),
-        (start(other.path(), &["--auth"]), 2, "auth: not in this build yet".to_owned()),
+        (start(other.path(), &["--transitionToAuth"]), 2, "transitionToAuth: members need a key file".to_owned()),
         (start(other.path(), &["--setParameter", "noSuch=1"]), 2, "Unknown server parameter: 'noSuch'".to_owned()),
     ] {
         assert!(outcome.0 == Some(code) && outcome.1.contains(&text), "{outcome:?}, expected {code} {text}");

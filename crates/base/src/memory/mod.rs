@@ -238,6 +238,12 @@ impl Budget {
         limit.saturating_sub(self.apart() + self.caches_min.load(Ordering::Relaxed))
     }
 
+    /// Returns what [`Budget::room`] is at most: a single reservation beyond it is never granted, however long its owner waits.
+    pub fn room_max(&self) -> u64 {
+        let Some(limit) = self.limit() else { return u64::MAX };
+        limit.saturating_sub(APART_MIN + self.caches_min.load(Ordering::Relaxed))
+    }
+
     /// Returns the unreserved part of [`Budget::room`].
     pub fn free(&self) -> u64 {
         self.room().saturating_sub(self.reserved())

@@ -44,9 +44,14 @@ impl Reservation {
 
     /// Like [`Reservation::try_cover_all`], but blocks the thread until there is enough memory, at most for `timeout`.
     pub fn wait_for_all(&mut self, bytes: usize, timeout: Duration) -> bool {
+        self.wait_for_all_while(bytes, timeout, || true)
+    }
+
+    /// Like [`Reservation::wait_for_all`], but gives up when `may_wait` is false, which is asked every few milliseconds.
+    pub fn wait_for_all_while(&mut self, bytes: usize, timeout: Duration, may_wait: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
         while !self.try_cover_all(bytes) {
-            if begun.elapsed() >= timeout {
+            if begun.elapsed() >= timeout || !may_wait() {
                 return false;
             }
             std::thread::sleep(RETRY_INTERVAL);

@@ -21,6 +21,31 @@ impl Decimal128 {
         format!("{v:.14e}").parse().unwrap_or(Decimal128::NAN)
     }
 
+    /// Returns the digits of a double that its value has, up to 34 of them: 0.1 becomes 0.1000000000000000055511151231257827.
+    pub fn from_f64_wide(v: f64) -> Decimal128 {
+        if !v.is_finite() || v == 0.0 {
+            return Decimal128::from_f64(v);
+        }
+        let text = format!("{v:.33e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let digits = digits.trim_end_matches('0').trim_end_matches('.');
+        format!("{digits}e{exponent}").parse().map_or(Decimal128::NAN, Decimal128::without_exponent)
+    }
+
+    /// Writes a whole number out where it has room.
+    fn without_exponent(self) -> Decimal128 {
+        match self.parts() {
+            Parts::Finite(Finite { negative, coefficient, exponent }) if exponent > 0 => {
+                let whole = 10u128.checked_pow(exponent.unsigned_abs()).and_then(|unit| coefficient.checked_mul(unit));
+                match whole.filter(|whole| *whole < 10u128.pow(34)) {
+                    Some(coefficient) => Decimal128::from_finite(Finite { negative, coefficient, exponent: 0 }),
+                    None => self,
+                }
+            }
+            _ => self,
+        }
+    }
+
     /// The nearest double.
     pub fn to_f64(self) -> f64 {
         match self.parts() {
@@ -80,6 +105,21 @@ impl Decimal128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn doubles_with_all_their_digits() {
+        for (double, expect) in [
+            (0.1, "0.1000000000000000055511151231257827"),
+            (0.5, "0.5"),
+            (-3.0, "-3"),
+            (1e20, "100000000000000000000"),
+            (0.0, "0"),
+            (5e-324, "4.940656458412465441765687928682214E-324"),
+        ] {
+            assert_eq!(Decimal128::from_f64_wide(double).to_string(), expect);
+        }
+        assert!(Decimal128::from_f64_wide(f64::NAN).is_nan());
+    }
 
     #[test]
     fn rounded_to_the_nearest_even_number() {

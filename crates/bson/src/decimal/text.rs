@@ -46,7 +46,7 @@ fn parse(text: &str) -> Option<Decimal128> {
         None => (false, text),
     };
     if unsigned.eq_ignore_ascii_case("nan") {
-        return Some(Decimal128::NAN);
+        return Some(if negative { Decimal128::NEG_NAN } else { Decimal128::NAN });
     }
     if unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity") {
         return Some(if negative { Decimal128::NEG_INFINITY } else { Decimal128::INFINITY });

@@ -13,7 +13,7 @@ use crate::ClientError;
 const READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     connection: ClientConnection,
     socket: TcpStream,
     /// `received[given..filled]` came from the socket and was not given to `connection` yet.
@@ -25,7 +25,7 @@ pub struct Channel {
 
 impl Channel {
     /// Shakes hands with the server, whose certificate has to be `host`'s.
-    pub fn open(socket: TcpStream, tls: &Tls, host: &str) -> Result<Channel, ClientError> {
+    pub(crate) fn open(socket: TcpStream, tls: &Tls, host: &str) -> Result<Channel, ClientError> {
         let wrong = |what: &dyn std::fmt::Display| ClientError::Tls(format!("{host:?}: {what}"));
         let name = ServerName::try_from(host.to_owned()).map_err(|error| wrong(&error))?;
         let mut connection = ClientConnection::new(tls.config.clone(), name).map_err(|error| wrong(&error))?;
@@ -37,7 +37,7 @@ impl Channel {
         Ok(channel)
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
@@ -51,12 +51,12 @@ impl Channel {
         self.flush().map_err(refusal::hung_up)
     }
 
-    pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.connection.writer().write_all(bytes)?;
         self.flush().map_err(|error| self.last_word().unwrap_or(ClientError::Io(error)))
     }
 
-    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, ClientError> {
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, ClientError> {
         loop {
             match self.connection.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.receive()?,

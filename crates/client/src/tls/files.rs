@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use arbor_auth::decrypted_key;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 const CA_FILE: &str = "tlsCAFile";
 const CERTIFICATE_KEY_FILE: &str = "tlsCertificateKeyFile";
@@ -22,14 +23,15 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, String> {
 /// The certificate with those it is signed by, and its key.
 pub(super) fn certificate_and_key(
     path: &Path,
+    password: Option<&str>,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let wrong = |what: &dyn std::fmt::Display| format!("{CERTIFICATE_KEY_FILE} {}: {what}", path.display());
     let bytes = std::fs::read(path).map_err(|error| wrong(&error))?;
     let chain = certificates(&bytes).map_err(|what| wrong(&what))?;
+    if let Some(key) = decrypted_key(&bytes, password).map_err(|what| wrong(&what))? {
+        return Ok((chain, PrivatePkcs8KeyDer::from(key.to_vec()).into()));
+    }
     let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound if holds(&bytes, b"ENCRYPTED") => {
-            wrong(&"its key is encrypted, which is not supported (openssl pkey writes it plain)")
-        }
         pem::Error::NoItemsFound => wrong(&"it holds no private key; certificate and key must be in one file, in PEM"),
         error => wrong(&error),
     })?;
@@ -48,8 +50,4 @@ pub(super) fn wrong_key(path: &Path, error: &rustls::Error) -> String {
 fn certificates(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     if found.is_empty() { Err("it holds no certificate in PEM".to_owned()) } else { Ok(found) }
-}
-
-fn holds(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|part| part == word)
 }

@@ -33,13 +33,28 @@ pub enum Trust {
     Anything,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Authorities in PEM; `None`: those of the system.
     pub ca_file: Option<PathBuf>,
     /// The client's own certificate and its key, both in PEM.
     pub certificate_key_file: Option<PathBuf>,
+    /// Decrypts that key.
+    pub key_password: Option<String>,
     pub trust: Trust,
+}
+
+/// Without the password.
+impl std::fmt::Debug for TlsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TlsOptions { ca_file, certificate_key_file, trust, .. } = self;
+        let mut shown = f.debug_struct("TlsOptions");
+        shown
+            .field("ca_file", ca_file)
+            .field("certificate_key_file", certificate_key_file)
+            .field("trust", trust)
+            .finish()
+    }
 }
 
 /// Options with their files loaded. Connections that share one `Tls` may resume each other's TLS sessions.
@@ -70,7 +85,7 @@ impl Tls {
         let config = match &options.certificate_key_file {
             None => config.with_no_client_auth(),
             Some(path) => {
-                let (chain, key) = files::certificate_and_key(path)?;
+                let (chain, key) = files::certificate_and_key(path, options.key_password.as_deref())?;
                 config.with_client_auth_cert(chain, key).map_err(|error| files::wrong_key(path, &error))?
             }
         };

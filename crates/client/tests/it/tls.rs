@@ -335,5 +335,5 @@ fn invalid_files_are_reported() {
     own("empty.pem", "it holds no certificate in PEM");
     own("no-key.pem", "it holds no private key");
     own("wrong-key.pem", "its key is not the key of its certificate");
-    own("encrypted.pem", "its key is encrypted");
+    own("encrypted.pem", "the key is encrypted");
 }

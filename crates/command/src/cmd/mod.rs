@@ -1,9 +1,11 @@
 //! One file per command, named like it, in directories by what they are about; `shared` has what several of them need.
 
-pub mod admin;
-pub mod crud;
-pub mod ddl;
-pub mod diagnostics;
-pub mod repl;
-pub mod session;
-pub mod shared;
+pub(crate) mod admin;
+pub(crate) mod crud;
+pub(crate) mod ddl;
+pub(crate) mod diagnostics;
+pub(crate) mod repl;
+pub(crate) mod session;
+pub(crate) mod sharding;
+pub(crate) mod shared;
+pub(crate) mod users;

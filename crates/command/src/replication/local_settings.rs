@@ -51,11 +51,16 @@ impl OplogSize {
 }
 
 impl Commands {
-    /// At the start of a member.
-    pub(super) fn load_local_settings(&self, replication: &Replication) -> Result<()> {
+    pub(super) fn load_defaults(&self, replication: &Replication) -> Result<()> {
         if let Some(doc) = self.setting(&settings()?, SETTINGS_ID)? {
             replication.put_defaults(Defaults::from_doc(doc.as_doc()));
         }
+        Ok(())
+    }
+
+    /// At the start of a member.
+    pub(super) fn load_local_settings(&self, replication: &Replication) -> Result<()> {
+        self.load_defaults(replication)?;
         if let Some(doc) = self.setting(&oplog_settings()?, OPLOG_SETTINGS_ID)? {
             self.apply_oplog_size(OplogSize::from_doc(doc.as_doc()));
         }

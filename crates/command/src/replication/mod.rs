@@ -4,11 +4,16 @@
 //! |---|---|
 //! | `primary` | becoming primary and stepping down |
 //! | `local_settings` | settings that a member stores in collections |
+//! | `several` | a set of several members |
 //! | `status` | `replSetGetStatus` |
 
 mod local_settings;
+mod others_changes;
 mod primary;
+mod several;
 mod status;
 
 pub(crate) use local_settings::OplogSize;
 pub(crate) use primary::note_noop;
+pub use several::Membership;
+pub(crate) use several::{Several, no_successor};

@@ -9,7 +9,7 @@ use arbor_protocol::log::{events, now_ms};
 use arbor_query::{Interrupt, Scope, UpdateSpec, UpdateStatement};
 use arbor_repl::{Election, Replication, Role};
 use arbor_store::Namespace;
-use arbor_txn::{Durability, Transactions};
+use arbor_txn::{CommitRule, Durability, Transactions};
 
 use crate::{Commands, Result};
 
@@ -25,19 +25,54 @@ pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: 
     Ok(())
 }
 
+/// Logs a no-op without waiting for the other members.
+fn begin_noop(transactions: &Transactions, says: Doc<'_>) -> Result<()> {
+    let mut txn = transactions.begin()?;
+    txn.describe(NO_TREE, || Place { namespace: "", uuid: None }.encode());
+    txn.note(NO_TREE, Change::of(Kind::Noop(says)).encode());
+    let _in_flight = txn.commit_begin()?;
+    Ok(())
+}
+
 /// Entries written on role changes are optional: a disk that is full or has failed does not prevent becoming primary.
 impl Commands {
     /// Starts replication: the only member of its set becomes primary at once. No effect on a standalone.
     pub fn begin_replication(&self) {
         let Some(replication) = &self.replication else { return };
+        self.watch_settings();
+        if let Some(known) = replication.kept() {
+            if let Err(error) = self.begin_several(replication, known.clone()) {
+                let attributes = DocBuf::new().with("error", &error.to_string());
+                self.log.error(events::MEMBER_FAILED, "ReplCoord", attributes);
+            }
+            return;
+        }
+        if !self.database.transactions.is_leading() {
+            // It was never initiated, and writes nothing before.
+            return;
+        }
         self.attempt(self.load_local_settings(replication));
         match replication.state().role {
-            Role::Startup => {}
+            Role::Startup | Role::Startup2 => {}
             Role::Removed => {
                 self.log.startup_warning(events::NOT_A_MEMBER, DocBuf::new().with("set", replication.name()))
             }
             Role::Primary | Role::Secondary => self.become_primary(replication),
         }
+    }
+
+    /// The only member of a new set begins to write.
+    pub(crate) fn begin_alone(&self, replication: &Replication) -> Result<()> {
+        let transactions = &self.database.transactions;
+        if transactions.is_leading() {
+            return Ok(());
+        }
+        let begun = transactions.lead(replication.term().unsigned_abs())?;
+        transactions.make_durable(None)?;
+        transactions.set_commit_point(begun.position())?;
+        transactions.set_rule(CommitRule::Own)?;
+        self.database.store.lead()?;
+        self.load_local_settings(replication)
     }
 
     /// Applies a new configuration: publishes it, notes it in the history, and updates the member's role.
@@ -57,29 +92,30 @@ impl Commands {
         self.update_feed(replication);
         self.attempt(self.show_configuration(replication));
         self.note(&DocBuf::new().with("msg", "new primary"));
+        // what the one before knew is in rows
+        self.attempt(self.begin_sharding());
         let election = Election { at_ms: now_ms(), time: self.database.transactions.time() };
         let before = replication.set_role(Role::Primary, Some(election), None);
         self.log_role(before, Role::Primary);
         self.role_changed();
     }
 
-    fn note(&self, says: &DocBuf) {
+    pub(crate) fn note(&self, says: &DocBuf) {
         self.attempt(note_noop(&self.database.transactions, says.as_doc(), Durability::Journaled));
     }
 
-    fn attempt(&self, outcome: Result<()>) {
+    pub(super) fn attempt(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
             self.log.warn(events::ROLE_NOT_WRITTEN, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
         }
     }
 
-    /// Sets the set's id and the term of the feed, which resume tokens and oplog entries contain.
-    fn update_feed(&self, replication: &Replication) {
+    /// Sets the set's id of the feed, which resume tokens contain.
+    pub(super) fn update_feed(&self, replication: &Replication) {
         let state = replication.state();
         if let Some(id) = state.config.as_ref().and_then(|config| config.settings.set_id) {
             self.database.feed.set_deployment(id.0);
         }
-        self.database.feed.set_term(replication.term());
     }
 
     /// Steps down for a period.
@@ -88,6 +124,22 @@ impl Commands {
         replication.freeze(time);
         self.log_role(before, Role::Secondary);
         self.role_changed();
+    }
+
+    /// Upkeep of the primary of several, about every second: a no-op when nothing was written for a while, so that times advance on an
+    /// idle set; and the limit of the log that is kept for the others.
+    pub(crate) fn tend_several(&self, now: Instant) {
+        let Some(replication) = self.replication.as_deref().filter(|_| self.several.handle().is_some()) else { return };
+        let transactions = &self.database.transactions;
+        let held_mb = self.parameters.int("logHeldForMembersMB").and_then(|mb| u64::try_from(mb).ok()).unwrap_or(0);
+        transactions.set_log_held_max(held_mb.saturating_mul(1 << 20));
+        if !replication.is_primary() || !self.parameters.bool("writePeriodicNoops") {
+            return;
+        }
+        let interval = self.parameters.int("periodicNoopIntervalSecs").and_then(|seconds| u64::try_from(seconds).ok());
+        if self.several.is_idle_for(Duration::from_secs(interval.unwrap_or(10).max(1)), transactions, now) {
+            self.attempt(begin_noop(transactions, DocBuf::new().with("msg", "periodic noop").as_doc()));
+        }
     }
 
     /// Becomes primary again when the stepdown period has expired. To be called about every second.
@@ -99,7 +151,7 @@ impl Commands {
         self.become_primary(replication);
     }
 
-    fn log_role(&self, before: Role, after: Role) {
+    pub(super) fn log_role(&self, before: Role, after: Role) {
         let attributes = DocBuf::new().with("newState", after.code().1).with("oldState", before.code().1);
         self.log.info(events::ROLE_CHANGED, "ReplCoord", attributes);
     }

@@ -1,10 +1,15 @@
 //! `replSetGetStatus`: the member's own status.
 
+use std::time::Instant;
+
 use arbor_base::Position;
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_member::{Heard, SyncStatus};
 use arbor_protocol::cluster_time::timestamp;
 use arbor_protocol::log::now_ms;
-use arbor_repl::{MemberState, OpTime, Progress, Replication, election_metrics, not_yet_initialized, optimes};
+use arbor_repl::{
+    Member, MemberId, MemberState, OpTime, Progress, Replication, election_metrics, not_yet_initialized, optimes,
+};
 use arbor_txn::Transactions;
 
 use crate::{Commands, Result};
@@ -19,6 +24,67 @@ fn read_time(transactions: &Transactions, position: Position) -> Option<OpTime> 
         (record.stamp.time > 0).then(|| OpTime { time: record.last_time(), wall: record.stamp.wall })
     })
 }
+
+/// Returns the entry of another member, from its last heartbeat.
+fn other_status(member: &Member, heard: Option<&Heard>) -> DocBuf {
+    let doc = DocBuf::new().with("_id", member.id as i32).with("name", member.host.as_str());
+    let Some(heard) = heard else {
+        return doc.with("health", 0.0).with("state", UNKNOWN.0).with("stateStr", UNKNOWN.1);
+    };
+    let date = |at: Option<Instant>| ValueRef::DateTime(at.map_or(0, |at| now_ms() - at.elapsed().as_millis() as i64));
+    let seen = doc.with("lastHeartbeat", date(heard.sent)).with("lastHeartbeatRecv", date(heard.at));
+    if let Some(error) = &heard.error {
+        let seen = seen.with("health", 0.0).with("state", DOWN.0).with("stateStr", DOWN.1).with("uptime", 0i32);
+        return seen.with("lastHeartbeatMessage", error.as_str());
+    }
+    let state = heard.number("state").unwrap_or(UNKNOWN.0.into());
+    let name = match (member.arbiter, state) {
+        (true, _) => "ARBITER",
+        (false, 0) => "STARTUP",
+        (false, 1) => "PRIMARY",
+        (false, 2) => "SECONDARY",
+        (false, 5) => "STARTUP2",
+        (false, 10) => "REMOVED",
+        (false, _) => UNKNOWN.1,
+    };
+    let mut doc = seen.with("health", 1.0).with("state", state as i32).with("stateStr", name);
+    doc.append("uptime", heard.number("uptime").unwrap_or(0));
+    for (field, from) in [("optime", "opTime"), ("optimeDurable", "durableOpTime")] {
+        if let Some(value) = heard.reply.get(from) {
+            doc.append(field, value);
+        }
+    }
+    for (field, from) in [("optimeDate", "wallTime"), ("optimeDurableDate", "durableWallTime")] {
+        if let Some(value) = heard.reply.get(from) {
+            doc.append(field, value);
+        }
+    }
+    doc.append("pingMs", heard.round_trip.as_millis() as i64).append("lastHeartbeatMessage", "");
+    doc.append("configVersion", heard.number("v").unwrap_or(0) as i32);
+    doc.with("configTerm", heard.number("configTerm").unwrap_or(0) as i32)
+}
+
+fn sync_status(sync: &SyncStatus) -> DocBuf {
+    let progress = &sync.progress;
+    let doc = DocBuf::new()
+        .with("failedInitialSyncAttempts", sync.failed_attempts as i32)
+        .with("syncSource", sync.source.as_str())
+        .with("totalInitialSyncElapsedMillis", progress.elapsed.as_millis() as i64)
+        .with("position", progress.position.0 as i64)
+        .with("trees", progress.trees as i32)
+        .with("treesCopied", progress.trees_done as i32)
+        .with("treesResumed", progress.resumed as i32)
+        .with("rowsCopied", progress.rows as i64)
+        .with("bytesCopied", progress.bytes as i64);
+    match &sync.error {
+        Some(error) => doc.with("lastError", error.as_str()),
+        None => doc,
+    }
+}
+
+/// States of members that did not say theirs.
+const UNKNOWN: (i32, &str) = (6, "UNKNOWN");
+const DOWN: (i32, &str) = (8, "(not reachable/healthy)");
 
 impl Commands {
     pub fn progress(&self, replication: &Replication) -> Progress {
@@ -54,14 +120,60 @@ impl Commands {
         if let Some(metrics) = election_metrics(&state) {
             reply.append("electionCandidateMetrics", &metrics);
         }
-        let members: ArrayBuf = [&self.member_status(&state, progress)].into_iter().collect();
-        reply.append("members", &members);
-        let coordinator = DocBuf::new().with("kind", "file").with("revision", state.revision);
+        let own = self.member_status(&state, progress);
+        let Some(handle) = self.several.handle() else {
+            let members: ArrayBuf = [&own].into_iter().collect();
+            reply.append("members", &members);
+            let coordinator = DocBuf::new().with("kind", "file").with("revision", state.revision);
+            let arbor = DocBuf::new()
+                .with("inSync", &state.own().map(|own| own.host.as_str()).into_iter().collect::<ArrayBuf>())
+                .with("commitIndex", self.database.transactions.shown().0 as i64)
+                .with("coordinator", &coordinator);
+            reply.append("arbor", &arbor);
+            return Ok(());
+        };
+        let heard = handle.heard();
+        let peers = handle.peers();
+        let mut members: Vec<DocBuf> = Vec::new();
+        for member in &config.members {
+            let id = MemberId(member.id as u32);
+            if id == handle.own().id {
+                members.push(own.clone());
+                continue;
+            }
+            let mut doc = other_status(member, heard.get(&id));
+            if let Some(peer) = peers.iter().find(|peer| peer.identity.id == id) {
+                doc.append("lagMillis", peer.behind.as_millis() as i64);
+                doc.append("position", peer.acknowledged.0 as i64);
+            }
+            members.push(doc);
+        }
+        reply.append("members", &members.iter().collect::<ArrayBuf>());
+        let status = handle.status();
+        let in_sync = status.known.iter().flat_map(|(_, agreement)| &agreement.in_sync);
+        let host = |id: MemberId| config.members.iter().find(|member| member.id == i64::from(id.0));
+        let in_sync: ArrayBuf =
+            in_sync.filter_map(|member| host(member.id)).map(|member| member.host.as_str()).collect();
+        let mut coordinator = self.several.describe_coordinator();
+        coordinator.append("revision", status.known.as_ref().map_or(0, |(version, _)| version.0 as i64));
+        if let Some(silent) = handle.coordinator_silent() {
+            coordinator.append("lastAnswerMillis", silent.as_millis() as i64);
+        }
         let arbor = DocBuf::new()
-            .with("inSync", &state.own().map(|own| own.host.as_str()).into_iter().collect::<ArrayBuf>())
-            .with("commitIndex", self.database.transactions.shown().0 as i64)
+            .with("inSync", &in_sync)
+            .with("minInSync", status.known.as_ref().map_or(0, |(_, agreement)| agreement.min_in_sync as i32))
+            .with("commitIndex", handle.commit_point().0 as i64)
+            .with("heldStates", self.trees.held() as i32)
+            .with("logFirst", self.database.transactions.log().first().0 as i64)
             .with("coordinator", &coordinator);
+        let arbor = match self.database.transactions.log_held_from() {
+            Some(held) => arbor.with("logHeldFrom", held.0 as i64),
+            None => arbor,
+        };
         reply.append("arbor", &arbor);
+        if let Some(sync) = handle.sync_status() {
+            reply.append("initialSyncStatus", &sync_status(&sync));
+        }
         Ok(())
     }
 

@@ -1,38 +1,63 @@
 //! `config.system.sessions`, `config.transactions` and `config.image_collection`: what the registry and the session journal
 //! hold, as documents. They are read like collections and cannot be written.
 
-use arbor_bson::{ArrayBuf, DocBuf, Timestamp, ValueRef};
+use std::sync::Arc;
+
+use arbor_bson::{DocBuf, Timestamp, ValueRef};
 use arbor_protocol::log::now_ms;
-use arbor_query::{AggregateSpec, FindSpec};
+use arbor_query::ServerCollections;
 use arbor_session::{Ended, Listed, ReadRow};
 use arbor_store::Namespace;
+use arbor_txn::Transactions;
 
-use super::{CONNECTION, statements};
-use crate::call::Call;
-use crate::{Commands, Result};
+use super::{CONNECTION, Sessions, statements};
 
 /// Rows of the journal that one statement reads.
 const ROWS_MAX: usize = 1_000_000;
 
-/// The documents of a collection that is a view of the sessions; None: it is not one.
-pub fn documents(server: &Commands, namespace: &Namespace) -> Result<Option<Vec<DocBuf>>> {
-    if namespace.db() != "config" {
-        return Ok(None);
-    }
-    let is_member = server.database.transactions.retention().is_some();
-    let rows = || server.sessions.rows(ROWS_MAX);
-    Ok(Some(match namespace.as_str() {
-        "config.system.sessions" => sessions(server),
-        "config.transactions" if is_member => rows()?.iter().map(transaction).collect(),
-        "config.image_collection" if is_member => rows()?.iter().filter_map(image).collect(),
-        _ => return Ok(None),
-    }))
+/// These collections, of a server.
+pub(crate) struct SessionCollections {
+    sessions: Arc<Sessions>,
+    /// Only a member of a replica set has retryable writes.
+    is_member: bool,
 }
 
-/// The sessions in use, as `$listSessions` has them.
-pub fn sessions(server: &Commands) -> Vec<DocBuf> {
+impl SessionCollections {
+    pub(crate) fn new(sessions: Arc<Sessions>, transactions: &Transactions) -> SessionCollections {
+        SessionCollections { sessions, is_member: transactions.retention().is_some() }
+    }
+}
+
+impl ServerCollections for SessionCollections {
+    fn has(&self, namespace: &Namespace) -> bool {
+        let is_of_members = || matches!(namespace.as_str(), "config.transactions" | "config.image_collection");
+        namespace.db() == "config"
+            && (namespace.as_str() == "config.system.sessions" || self.is_member && is_of_members())
+    }
+
+    fn documents(&self, namespace: &Namespace) -> arbor_query::Result<Vec<DocBuf>> {
+        debug_assert!(self.has(namespace), "{namespace} is a collection of the server");
+        let rows = || self.sessions.rows(ROWS_MAX).map_err(unreadable);
+        Ok(match namespace.as_str() {
+            "config.transactions" => rows()?.iter().map(transaction).collect(),
+            "config.image_collection" => rows()?.iter().filter_map(image).collect(),
+            _ => sessions(&self.sessions, None),
+        })
+    }
+}
+
+fn unreadable(error: arbor_session::Error) -> arbor_query::Error {
+    match error {
+        arbor_session::Error::Txn(error) => error.into(),
+        other => arbor_query::Error::new(other.code().unwrap_or(arbor_bson::Code::INTERNAL_ERROR), other.to_string()),
+    }
+}
+
+/// Returns the sessions in use, as `$listSessions` has them; of these owners, or of all.
+pub(crate) fn sessions(registry: &Sessions, owners: Option<&[[u8; 32]]>) -> Vec<DocBuf> {
     let now = now_ms();
-    let shown = server.sessions.all().into_iter().filter(|listed| listed.id.user != CONNECTION);
+    let shown = registry.all().into_iter().filter(|listed| listed.id.user != CONNECTION);
+    let shown = shown.filter(|listed| owners.is_none_or(|owners| owners.contains(&listed.id.user)));
     let describe = |Listed { id, idle }: Listed| {
         DocBuf::new().with("_id", &id.to_doc()).with("lastUse", ValueRef::DateTime(now - idle.as_millis() as i64))
     };
@@ -70,41 +95,4 @@ fn image(read: &ReadRow) -> Option<DocBuf> {
 /// The journal keeps when a row was written, not its place in the history.
 fn time_of(wall: i64) -> ValueRef<'static> {
     ValueRef::Timestamp(Timestamp { seconds: (wall / 1000) as u32, increment: 1 })
-}
-
-/// A find over such documents, as a pipeline.
-pub fn pipeline_of_find(spec: &FindSpec<'_>) -> ArrayBuf {
-    let mut pipeline = ArrayBuf::new();
-    let mut stage = |name: &str, value: ValueRef<'_>| {
-        pipeline.push(&DocBuf::new().with(name, value));
-    };
-    stage("$match", spec.filter.into());
-    if let Some(sort) = spec.sort {
-        stage("$sort", sort.into());
-    }
-    if spec.skip > 0 {
-        stage("$skip", (spec.skip as i64).into());
-    }
-    if let Some(limit) = spec.limit {
-        stage("$limit", (limit as i64).into());
-    }
-    if let Some(projection) = spec.projection {
-        stage("$project", projection.into());
-    }
-    pipeline
-}
-
-/// Returns the specification of a pipeline over such documents.
-pub fn aggregate_spec<'a>(call: &Call<'_>, namespace: Namespace, pipeline: &'a ArrayBuf) -> AggregateSpec<'a> {
-    AggregateSpec {
-        namespace,
-        collectionless: false,
-        pipeline: pipeline.as_array(),
-        hint: None,
-        collation: None,
-        let_variables: None,
-        durability: call.generic.write_concern.durability(),
-        allow_disk_use: true,
-        bypass_validation: false,
-    }
 }

@@ -17,9 +17,9 @@ use crate::connection::Bound;
 use crate::{Commands, Connection, Error, Result};
 
 /// Transaction state that a session holds between operations.
-pub type Work = OpenTransaction;
+pub(crate) type Work = OpenTransaction;
 
-pub struct InSession<'s> {
+pub(crate) struct InSession<'s> {
     server: &'s Commands,
     out: CheckedOut<'s, Work>,
     numbers: Numbers,
@@ -28,7 +28,7 @@ pub struct InSession<'s> {
 
 impl<'s> InSession<'s> {
     /// Waits for the session of a command that is part of a transaction or a retryable write. None: it is neither.
-    pub fn enter(
+    pub(crate) fn enter(
         server: &'s Commands,
         connection: &mut Connection,
         info: &CommandInfo,
@@ -82,27 +82,27 @@ impl<'s> InSession<'s> {
         if let Some(concern @ ValueRef::Document(_)) = body.get("readConcern") {
             about.append("readConcern", concern);
         }
-        self.out.begin(work, connection.peer.connection, now_ms(), about.as_bytes().to_vec());
+        self.out.begin(work, connection.owner(), now_ms(), about.as_bytes().to_vec());
         Ok(())
     }
 
     /// The number of the transaction that the command is part of.
-    pub fn transaction(&self) -> Option<i64> {
+    pub(crate) fn transaction(&self) -> Option<i64> {
         (self.out.intent() != Intent::Write).then(|| self.out.number())
     }
 
-    pub fn numbers(&self) -> &Numbers {
+    pub(crate) fn numbers(&self) -> &Numbers {
         &self.numbers
     }
 
     /// The journal of a retryable write.
-    pub fn statements(&self) -> Option<Statements<'_>> {
+    pub(crate) fn statements(&self) -> Option<Statements<'_>> {
         let is_write = self.out.intent() == Intent::Write;
         is_write.then(|| Statements { journal: self.out.journal(), post_image: self.post_image })
     }
 
     /// Returns the scope in which the statements run. `statements` is the journal of a retryable write.
-    pub fn scope<'a>(&'a self, statements: Option<&'a Statements<'a>>) -> Scope<'a> {
+    pub(crate) fn scope<'a>(&'a self, statements: Option<&'a Statements<'a>>) -> Scope<'a> {
         let scope = Scope::of(&self.server.database);
         match (self.out.work(), statements) {
             (Some(work), _) => scope.in_transaction(work),
@@ -112,7 +112,7 @@ impl<'s> InSession<'s> {
     }
 
     /// After the command: commits, aborts, or keeps the transaction for the next operation.
-    pub fn leave(
+    pub(crate) fn leave(
         mut self,
         outcome: Result<()>,
         reply: &mut DocBuf,
@@ -163,12 +163,11 @@ impl<'s> InSession<'s> {
                 Ok(())
             }
             Err(error) => {
-                // it is in the log and must not be tried again
-                let is_committed = matches!(&error, arbor_store::Error::Txn(TxnError::CommittedNotApplied { .. }));
-                if is_committed {
-                    self.out.committed()
-                } else {
-                    self.out.abort()
+                match &error {
+                    // it is in the log and must not be tried again
+                    arbor_store::Error::Txn(TxnError::CommittedNotApplied { .. }) => self.out.committed(),
+                    arbor_store::Error::Txn(TxnError::Unsettled { .. }) => self.out.unsettled(),
+                    _ => self.out.abort(),
                 }
                 self.kill_cursors();
                 Err(error.into())

@@ -8,33 +8,33 @@
 //! | `collections` | `config.transactions` and its like, which are views of the session journal |
 //! | `upkeep` | what is done now and then: transactions and sessions that have expired |
 //! | `upkeep` | periodic session maintenance: expiry of transactions and sessions |
-pub mod collections;
+pub(crate) mod collections;
 mod in_session;
-pub mod rules;
-pub mod statements;
+pub(crate) mod rules;
+pub(crate) mod statements;
 mod upkeep;
 
 use std::time::Duration;
 
-pub use arbor_session::{SESSIONS_MAX, SessionId, TIMEOUT};
-pub use in_session::{InSession, Work};
+pub(crate) use arbor_session::{SESSIONS_MAX, SessionId, TIMEOUT};
+pub(crate) use in_session::{InSession, Work};
 
 /// All sessions of this server.
-pub type Sessions = arbor_session::Sessions<Work>;
+pub(crate) type Sessions = arbor_session::Sessions<Work>;
 
 /// A connection refreshes its session again after this time, so that requests do not contend for a lock.
-pub const REFRESH: Duration = Duration::from_secs(60);
+pub(crate) const REFRESH: Duration = Duration::from_secs(60);
 
 /// User digest of sessions that belong to a connection (TokuMX's transactions); they are never listed.
-pub const CONNECTION: [u8; 32] = [0; 32];
+pub(crate) const CONNECTION: [u8; 32] = [0; 32];
 
 /// A session as cursors carry it.
-pub fn bytes(id: SessionId) -> Vec<u8> {
+pub(crate) fn bytes(id: SessionId) -> Vec<u8> {
     [id.id.as_bytes(), &id.user[..]].concat()
 }
 
 /// The session in [`bytes`].
-pub fn from_bytes(bytes: &[u8]) -> Option<SessionId> {
+pub(crate) fn from_bytes(bytes: &[u8]) -> Option<SessionId> {
     let (id, user) = bytes.split_first_chunk::<16>()?;
     Some(SessionId { id: uuid::Uuid::from_bytes(*id), user: user.try_into().ok()? })
 }

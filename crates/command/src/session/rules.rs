@@ -47,7 +47,7 @@ const NOT_IN_TRANSACTION: &[&str] = &[
 ];
 
 /// Returns true if a command may run inside a transaction.
-pub fn runs_in_transaction(command: &str) -> bool {
+pub(crate) fn runs_in_transaction(command: &str) -> bool {
     IN_TRANSACTION.contains(&command)
 }
 
@@ -56,7 +56,7 @@ fn not_supported<T>(text: String) -> Result<T> {
 }
 
 /// Refuses what cannot run in a transaction. Nothing of the transaction has changed by then.
-pub fn check(
+pub(crate) fn check(
     database: &Database,
     info: &CommandInfo,
     db: &str,
@@ -73,7 +73,10 @@ pub fn check(
     if ends {
         return Ok(());
     }
-    if matches!(db, "admin" | "config" | "local") && info.name != "bulkWrite" && !INFORMATIONAL.contains(&info.name) {
+    // the results of a bulkWrite are a cursor of that database
+    let of_bulk_write = info.name == "bulkWrite"
+        || info.name == "getMore" && matches!(body.get("collection"), Some(ValueRef::String("$cmd.bulkWrite")));
+    if matches!(db, "admin" | "config" | "local") && !of_bulk_write && !INFORMATIONAL.contains(&info.name) {
         return not_supported(format!("Cannot run command against the '{db}' database in a transaction."));
     }
     check_pipeline(body)?;

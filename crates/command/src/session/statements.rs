@@ -23,13 +23,13 @@ const FIELDS: [&str; 5] = ["n", "e", "u", "v", "post"];
 
 /// `stmtId`, `stmtIds`.
 #[derive(Clone, Debug)]
-pub enum Numbers {
+pub(crate) enum Numbers {
     From(i32),
     Listed(Vec<i32>),
 }
 
 impl Numbers {
-    pub fn read(body: Doc<'_>) -> crate::Result<Numbers> {
+    pub(crate) fn read(body: Doc<'_>) -> crate::Result<Numbers> {
         let (mut first, mut listed) = (None, None);
         for (name, value) in body.iter().skip(1) {
             let field = Field::new("", name);
@@ -52,7 +52,7 @@ impl Numbers {
         }
     }
 
-    pub fn as_numbers(&self) -> StatementNumbers<'_> {
+    pub(crate) fn as_numbers(&self) -> StatementNumbers<'_> {
         match self {
             Numbers::From(first) => StatementNumbers::From(*first),
             Numbers::Listed(numbers) => StatementNumbers::Listed(numbers),
@@ -60,7 +60,7 @@ impl Numbers {
     }
 
     /// Each statement has a number.
-    pub fn check_count(&self, statements: usize) -> crate::Result<()> {
+    pub(crate) fn check_count(&self, statements: usize) -> crate::Result<()> {
         match self {
             Numbers::Listed(numbers) if numbers.len() != statements => {
                 let text = format!(
@@ -83,7 +83,7 @@ fn number(field: Field<'_>, value: ValueRef<'_>) -> crate::Result<i32> {
 }
 
 /// The journal of one command, for the statements that run.
-pub struct Statements<'s> {
+pub(crate) struct Statements<'s> {
     pub journal: &'s Journal,
     /// A findAndModify answers the document after the change.
     pub post_image: bool,
@@ -107,7 +107,7 @@ fn damaged() -> Error {
     Error::new(Code::DATA_CORRUPTION_DETECTED, "a row of the session journal is damaged: an answer does not decode")
 }
 
-pub fn into_query(error: arbor_session::Error) -> Error {
+pub(crate) fn into_query(error: arbor_session::Error) -> Error {
     match (error.code(), error) {
         (_, arbor_session::Error::Txn(error)) => Error::Txn(error),
         (code, error) => Error::new(code.unwrap_or(Code::INTERNAL_ERROR), error.to_string()),
@@ -178,7 +178,7 @@ fn document(bytes: &[u8]) -> Option<Doc<'_>> {
 }
 
 /// The document that a findAndModify keeps for its retry, and whether it is that of after the change.
-pub fn image(answer: &[u8]) -> Option<(DocBuf, bool)> {
+pub(crate) fn image(answer: &[u8]) -> Option<(DocBuf, bool)> {
     let (FOUND, rest) = answer.split_first().map(|(kind, rest)| (*kind, rest))? else { return None };
     let doc = document(rest)?;
     match doc.get("v") {

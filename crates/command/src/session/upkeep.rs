@@ -25,6 +25,10 @@ impl Commands {
 
     /// Removes unused sessions with their cursors and transactions. Acts only every `EXPIRY_EVERY_S` seconds.
     pub(crate) fn expire_sessions(&self, now: Instant) {
+        if self.replication.is_some() && !self.is_primary() {
+            // Only the primary may delete rows.
+            return;
+        }
         if !now.saturating_duration_since(self.started).as_secs().is_multiple_of(EXPIRY_EVERY_S) {
             return;
         }

@@ -26,36 +26,36 @@ enum Change {
 }
 
 impl Content {
-    pub fn durable(bytes: &[u8]) -> Content {
+    pub(super) fn durable(bytes: &[u8]) -> Content {
         Content { visible: bytes.to_vec(), durable: bytes.to_vec(), ..Content::default() }
     }
 
     /// Returns the disk space of the file: holes take none.
-    pub fn held_bytes(&self) -> u64 {
+    pub(super) fn held_bytes(&self) -> u64 {
         self.visible.len() as u64 - self.holes.bytes()
     }
 
     /// Returns the number of bytes that may be written from `offset` on when the disk has `free` bytes left.
-    pub fn room(&self, offset: u64, free: u64) -> u64 {
+    pub(super) fn room(&self, offset: u64, free: u64) -> u64 {
         let len = self.visible.len() as u64;
         self.holes.room(offset, free).unwrap_or_else(|held| (len.saturating_sub(offset) + free).saturating_sub(held))
     }
 
-    pub fn fill_holes(&mut self, from: u64, to: u64) {
+    pub(super) fn fill_holes(&mut self, from: u64, to: u64) {
         self.holes.fill(from, to);
     }
 
-    pub fn punch_hole(&mut self, offset: u64, len: u64) {
+    pub(super) fn punch_hole(&mut self, offset: u64, len: u64) {
         let end = (offset + len).min(self.visible.len() as u64);
         self.write(&vec![0; end.saturating_sub(offset) as usize], offset);
         self.holes.add(offset, end);
     }
 
-    pub fn visible(&self) -> &[u8] {
+    pub(super) fn visible(&self) -> &[u8] {
         &self.visible
     }
 
-    pub fn read(&self, buffer: &mut [u8], offset: u64) -> usize {
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> usize {
         let rest = usize::try_from(offset).ok().and_then(|at| self.visible.get(at..)).unwrap_or_default();
         let count = rest.len().min(buffer.len());
         for (to, from) in buffer.iter_mut().zip(rest) {
@@ -64,7 +64,7 @@ impl Content {
         count
     }
 
-    pub fn write(&mut self, bytes: &[u8], offset: u64) {
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         if bytes.is_empty() {
             return;
         }
@@ -77,30 +77,30 @@ impl Content {
         self.unsynced.push(Change::Sectors { first, bytes: image, len: self.visible.len() });
     }
 
-    pub fn set_len(&mut self, len: u64) {
+    pub(super) fn set_len(&mut self, len: u64) {
         self.visible.resize(len as usize, 0);
         self.holes.fill(len, u64::MAX);
         self.unsynced.push(Change::SetLen(len as usize));
     }
 
-    pub fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         let changes = std::mem::take(&mut self.unsynced);
         apply(&mut self.durable, &changes, || true);
     }
 
-    pub fn fail_sync(&mut self, random: &mut Random) {
+    pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let changes = std::mem::take(&mut self.unsynced);
         apply(&mut self.durable, &changes, || random.chance(1, 2));
     }
 
     /// Returns the content after a power failure; each unsynced change survives `survive` times out of 16.
-    pub fn crash(&self, random: &mut Random, survive: u64) -> Content {
+    pub(super) fn crash(&self, random: &mut Random, survive: u64) -> Content {
         let mut bytes = self.durable.clone();
         apply(&mut bytes, &self.unsynced, || random.chance(survive, 16));
         Content::durable(&bytes)
     }
 
-    pub fn damage(&mut self, offset: u64) {
+    pub(super) fn damage(&mut self, offset: u64) {
         for bytes in [&mut self.visible, &mut self.durable] {
             if let Some(byte) = bytes.get_mut(offset as usize) {
                 *byte ^= 0x41;

@@ -9,11 +9,11 @@ pub(super) struct Holes {
 }
 
 impl Holes {
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.ranges.iter().map(|(from, to)| to - from).sum()
     }
 
-    pub fn add(&mut self, from: u64, to: u64) {
+    pub(super) fn add(&mut self, from: u64, to: u64) {
         if from < to {
             self.fill(from, to);
             self.ranges.insert(from, to);
@@ -21,7 +21,7 @@ impl Holes {
     }
 
     /// Removes the holes in a range: it takes space again.
-    pub fn fill(&mut self, from: u64, to: u64) {
+    pub(super) fn fill(&mut self, from: u64, to: u64) {
         let overlapping: Vec<(u64, u64)> =
             self.ranges.range(..to).rev().take_while(|(_, end)| **end > from).map(|(from, to)| (*from, *to)).collect();
         for (begin, end) in overlapping {
@@ -37,7 +37,7 @@ impl Holes {
 
     /// Returns the number of bytes from `offset` on that can be written with `free` bytes of space, if a hole limits it; else the
     /// bytes of the holes behind `offset`.
-    pub fn room(&self, offset: u64, free: u64) -> Result<u64, u64> {
+    pub(super) fn room(&self, offset: u64, free: u64) -> Result<u64, u64> {
         let mut taken = 0;
         for (from, to) in &self.ranges {
             let from = (*from).max(offset);

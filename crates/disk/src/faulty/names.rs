@@ -46,44 +46,44 @@ impl Change {
 }
 
 impl Names {
-    pub fn inode(&self, path: &Path) -> Option<u64> {
+    pub(super) fn inode(&self, path: &Path) -> Option<u64> {
         self.visible.get(path).copied()
     }
 
-    pub fn inodes(&self) -> BTreeSet<u64> {
+    pub(super) fn inodes(&self) -> BTreeSet<u64> {
         self.visible.values().copied().collect()
     }
 
-    pub fn exists(&self, path: &Path) -> bool {
+    pub(super) fn exists(&self, path: &Path) -> bool {
         self.visible.contains_key(path) || self.directories.contains(path)
     }
 
-    pub fn create(&mut self, path: &Path, inode: u64) -> Result<()> {
+    pub(super) fn create(&mut self, path: &Path, inode: u64) -> Result<()> {
         self.require_directory(path)?;
         self.change(Change::Create { path: path.to_owned(), inode });
         Ok(())
     }
 
-    pub fn plant(&mut self, path: &Path, inode: u64) {
+    pub(super) fn plant(&mut self, path: &Path, inode: u64) {
         self.create_dir_all(path.parent().unwrap_or(Path::new("")));
         self.visible.insert(path.to_owned(), inode);
         self.durable.insert(path.to_owned(), inode);
     }
 
-    pub fn remove(&mut self, path: &Path) -> Result<()> {
+    pub(super) fn remove(&mut self, path: &Path) -> Result<()> {
         self.inode(path).ok_or_else(|| not_found(path))?;
         self.change(Change::Remove { path: path.to_owned() });
         Ok(())
     }
 
-    pub fn rename(&mut self, from: &Path, to: &Path) -> Result<()> {
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<()> {
         let inode = self.inode(from).ok_or_else(|| not_found(from))?;
         self.require_directory(to)?;
         self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), inode });
         Ok(())
     }
 
-    pub fn list(&self, dir: &Path) -> Result<Vec<String>> {
+    pub(super) fn list(&self, dir: &Path) -> Result<Vec<String>> {
         if !self.directories.contains(dir) {
             return Err(not_found(dir));
         }
@@ -92,7 +92,7 @@ impl Names {
     }
 
     /// Changes of this directory become durable, in their order.
-    pub fn sync(&mut self, dir: &Path) {
+    pub(super) fn sync(&mut self, dir: &Path) {
         let (synced, left) = std::mem::take(&mut self.unsynced).into_iter().partition(|c| c.directory() == Some(dir));
         self.unsynced = left;
         let synced: Vec<Change> = synced;
@@ -101,12 +101,12 @@ impl Names {
         }
     }
 
-    pub fn create_dir_all(&mut self, dir: &Path) {
+    pub(super) fn create_dir_all(&mut self, dir: &Path) {
         self.directories.extend(dir.ancestors().map(Path::to_owned));
     }
 
     /// Returns the names after a power failure: half the time a journal's first part, half the time any subset.
-    pub fn crash(&self, random: &mut Random, survive: u64) -> Names {
+    pub(super) fn crash(&self, random: &mut Random, survive: u64) -> Names {
         let mut names = self.durable.clone();
         let in_order = random.chance(1, 2);
         for change in &self.unsynced {
@@ -119,7 +119,7 @@ impl Names {
         self.with(names)
     }
 
-    pub fn kill_process(&self) -> Names {
+    pub(super) fn kill_process(&self) -> Names {
         self.clone()
     }
 

@@ -67,7 +67,7 @@ pub(super) struct State {
 
 impl State {
     /// Counts a call and decides whether it fails.
-    pub fn enter(&mut self, call: Call, path: &Path) -> Result<()> {
+    pub(super) fn enter(&mut self, call: Call, path: &Path) -> Result<()> {
         let number = self.counts.calls;
         if self.stopped() {
             return Err(io_error(call.name(), path));
@@ -94,16 +94,16 @@ impl State {
     }
 
     /// The power is cut.
-    pub fn stopped(&self) -> bool {
+    pub(super) fn stopped(&self) -> bool {
         self.stop_at.is_some_and(|at| self.counts.calls >= at)
     }
 
     /// The fault that the plan held for the call that has just failed.
-    pub fn last_fault(&self) -> Option<Fault> {
+    pub(super) fn last_fault(&self) -> Option<Fault> {
         self.fail_at.filter(|(at, _)| at + 1 == self.counts.calls && !self.stopped()).map(|(_, fault)| fault)
     }
 
-    pub fn open(&mut self, path: &Path, mode: OpenMode) -> Result<u64> {
+    pub(super) fn open(&mut self, path: &Path, mode: OpenMode) -> Result<u64> {
         match (self.names.inode(path), mode) {
             (Some(_), OpenMode::CreateNew) => Err(Error::AlreadyExists { path: path.to_owned() }),
             (Some(inode), _) => Ok(inode),
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    pub fn plant(&mut self, path: &Path, bytes: &[u8]) {
+    pub(super) fn plant(&mut self, path: &Path, bytes: &[u8]) {
         let inode = self.new_inode(Content::durable(bytes));
         self.names.plant(path, inode);
     }
@@ -127,16 +127,16 @@ impl State {
         self.inode_next
     }
 
-    pub fn inode(&mut self, inode: u64) -> &mut Content {
+    pub(super) fn inode(&mut self, inode: u64) -> &mut Content {
         self.contents.entry(inode).or_default()
     }
 
-    pub fn content(&mut self, path: &Path) -> Result<&mut Content> {
+    pub(super) fn content(&mut self, path: &Path) -> Result<&mut Content> {
         let inode = self.names.inode(path).ok_or_else(|| Error::NotFound { path: path.to_owned() })?;
         Ok(self.inode(inode))
     }
 
-    pub fn free_bytes(&self) -> u64 {
+    pub(super) fn free_bytes(&self) -> u64 {
         let named = self.names.inodes();
         let held = self.contents.iter().filter(|(inode, _)| named.contains(inode));
         let used: u64 = held.map(|(_, content)| content.held_bytes()).sum();
@@ -144,12 +144,12 @@ impl State {
     }
 
     /// Returns the number of bytes that may be written to a file from `offset` on.
-    pub fn room(&mut self, inode: u64, offset: u64) -> u64 {
+    pub(super) fn room(&mut self, inode: u64, offset: u64) -> u64 {
         let free = self.free_bytes();
         self.inode(inode).room(offset, free)
     }
 
-    pub fn crash(&self, random: &mut Random) -> State {
+    pub(super) fn crash(&self, random: &mut Random) -> State {
         const SURVIVE: [u64; 6] = [0, 2, 8, 14, 15, 16];
         let mut survive = || SURVIVE.get(random.below(6) as usize).copied().unwrap_or(8);
         let (names_survive, contents_survive) = (survive(), survive());
@@ -159,7 +159,7 @@ impl State {
         State { names, contents, inode_next: self.inode_next, capacity: self.capacity, ..State::default() }
     }
 
-    pub fn kill_process(&self) -> State {
+    pub(super) fn kill_process(&self) -> State {
         let (names, contents) = (self.names.kill_process(), self.contents.clone());
         State { names, contents, inode_next: self.inode_next, capacity: self.capacity, ..State::default() }
     }

@@ -12,10 +12,10 @@ use super::to_val;
 use super::txn::{Txn, bytes_of};
 
 /// Key and value.
-pub type Entry<'t> = (&'t [u8], &'t [u8]);
+pub(crate) type Entry<'t> = (&'t [u8], &'t [u8]);
 
 /// A step of a cursor.
-pub enum Move<'a> {
+pub(crate) enum Move<'a> {
     First,
     Last,
     Next,
@@ -24,7 +24,7 @@ pub enum Move<'a> {
     Seek(&'a [u8]),
 }
 
-pub struct Cursor<'t> {
+pub(crate) struct Cursor<'t> {
     ptr: NonNull<ffi::MDB_cursor>,
     txn: PhantomData<&'t Txn>,
 }
@@ -43,7 +43,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// `None`: there is no such entry, and the position is lost unless the step was `Next` or `Prev`.
-    pub fn go(&mut self, step: Move<'_>) -> Result<Option<Entry<'t>>> {
+    pub(crate) fn go(&mut self, step: Move<'_>) -> Result<Option<Entry<'t>>> {
         let (op, target) = match step {
             Move::First => (ffi::MDB_FIRST, None),
             Move::Last => (ffi::MDB_LAST, None),

@@ -14,7 +14,7 @@ use lmdb_master_sys as ffi;
 use super::error::{check, error};
 use super::{MAIN_DBI, WriteTxn};
 
-pub struct Env {
+pub(crate) struct Env {
     ptr: NonNull<ffi::MDB_env>,
     page_bytes: usize,
     /// Dropped after the environment is closed.
@@ -26,7 +26,7 @@ unsafe impl Send for Env {}
 // SAFETY: as above.
 unsafe impl Sync for Env {}
 
-pub struct EnvOptions {
+pub(crate) struct EnvOptions {
     /// Address space to reserve; halved while the process may not reserve it.
     pub map_bytes: usize,
     pub map_bytes_min: usize,
@@ -37,7 +37,7 @@ pub struct EnvOptions {
 
 impl Env {
     /// Opens `dir/data.mdb` without fsync at commits (`MDB_NOSYNC`). `lock` is the directory's lock.
-    pub fn open(dir: &Path, options: &EnvOptions, lock: &Arc<File>) -> Result<Env> {
+    pub(crate) fn open(dir: &Path, options: &EnvOptions, lock: &Arc<File>) -> Result<Env> {
         let mut map_bytes = options.map_bytes;
         loop {
             match Env::open_with_map(dir, options, map_bytes, lock) {
@@ -83,17 +83,17 @@ impl Env {
         txn.commit()
     }
 
-    pub fn page_bytes(&self) -> usize {
+    pub(crate) fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
     /// Asks the device to keep every page that was written so far.
-    pub fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         // SAFETY: the handle is open.
         check(unsafe { ffi::mdb_env_sync(self.ptr.as_ptr(), 1) }, "sync")
     }
 
-    pub fn stat(&self) -> Result<ffi::MDB_stat> {
+    pub(crate) fn stat(&self) -> Result<ffi::MDB_stat> {
         // SAFETY: MDB_stat is plain numbers; all zero is valid.
         let mut stat = unsafe { std::mem::zeroed() };
         // SAFETY: the handle is open, `stat` is writable.
@@ -101,7 +101,7 @@ impl Env {
         Ok(stat)
     }
 
-    pub fn info(&self) -> Result<ffi::MDB_envinfo> {
+    pub(crate) fn info(&self) -> Result<ffi::MDB_envinfo> {
         // SAFETY: MDB_envinfo is plain numbers and a pointer; all zero is valid.
         let mut info = unsafe { std::mem::zeroed() };
         // SAFETY: the handle is open, `info` is writable.
@@ -110,7 +110,7 @@ impl Env {
     }
 
     /// Returns true if LMDB begins no transactions any more (`MDB_FATAL_ERROR`): a meta page could not be written.
-    pub fn is_dead(self: &Arc<Env>) -> bool {
+    pub(crate) fn is_dead(self: &Arc<Env>) -> bool {
         matches!(super::ReadTxn::begin(self), Err(Error::Poisoned { .. }))
     }
 

@@ -28,7 +28,7 @@ const META_LAST_PAGE: usize = 136;
 const META_TXN_ID: usize = 144;
 
 /// All pages of the state that a read transaction sees.
-pub struct Pages<'t> {
+pub(crate) struct Pages<'t> {
     map: *const u8,
     page_bytes: usize,
     count: u64,
@@ -37,11 +37,11 @@ pub struct Pages<'t> {
 }
 
 #[derive(Clone, Copy)]
-pub struct Page<'t> {
+pub(crate) struct Page<'t> {
     bytes: &'t [u8],
 }
 
-pub struct Node<'t> {
+pub(crate) struct Node<'t> {
     pub key: &'t [u8],
     /// Page number of the child, in a branch.
     pub child: u64,
@@ -54,7 +54,7 @@ fn u16_at(bytes: &[u8], offset: usize) -> Option<usize> {
 impl Txn {
     /// `inside` is a value of a few bytes that was read through this read transaction: it is in a leaf page, whose
     /// address gives the begin of the map. `None` if two later states were committed: their metas replaced this one's.
-    pub fn pages(&self, inside: &[u8], page_bytes: usize) -> Option<Pages<'_>> {
+    pub(crate) fn pages(&self, inside: &[u8], page_bytes: usize) -> Option<Pages<'_>> {
         let leaf = (inside.as_ptr() as usize & !(page_bytes - 1)) as *const u8;
         // SAFETY: R3: `inside` is in a mapped page; the map begins at a page boundary.
         let number = unsafe { leaf.cast::<u64>().read() } as usize;
@@ -73,11 +73,11 @@ impl Txn {
 }
 
 impl<'t> Pages<'t> {
-    pub fn root(&self) -> Option<Page<'t>> {
+    pub(crate) fn root(&self) -> Option<Page<'t>> {
         self.page(self.root)
     }
 
-    pub fn page(&self, number: u64) -> Option<Page<'t>> {
+    pub(crate) fn page(&self, number: u64) -> Option<Page<'t>> {
         if !(2..self.count).contains(&number) {
             return None;
         }
@@ -88,15 +88,15 @@ impl<'t> Pages<'t> {
 }
 
 impl<'t> Page<'t> {
-    pub fn is_branch(&self) -> bool {
+    pub(crate) fn is_branch(&self) -> bool {
         u16_at(self.bytes, 10).is_some_and(|flags| flags as u16 & BRANCH != 0)
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         u16_at(self.bytes, 12).map_or(0, |end| end.saturating_sub(HEADER_BYTES) / 2)
     }
 
-    pub fn node(&self, slot: usize) -> Option<Node<'t>> {
+    pub(crate) fn node(&self, slot: usize) -> Option<Node<'t>> {
         let node = self.bytes.get(u16_at(self.bytes, HEADER_BYTES + slot * 2)?..)?;
         let low = u64::from(u32::from_ne_bytes(*node.first_chunk()?));
         let high = u16_at(node, 4)? as u64;
@@ -105,7 +105,7 @@ impl<'t> Page<'t> {
     }
 
     /// Leaf: the first slot with a key `>= key`. Branch: the child where such a key is.
-    pub fn slot(&self, key: &[u8]) -> usize {
+    pub(crate) fn slot(&self, key: &[u8]) -> usize {
         let first = usize::from(self.is_branch());
         let (mut low, mut high) = (first, self.len());
         while low < high {

@@ -16,7 +16,7 @@ use super::{Env, FREE_DBI, MAIN_DBI, to_val};
 /// The common part of read and write transactions: reading one state.
 ///
 /// The pointer makes it neither `Send` nor `Sync`; [`ReadTxn`] says for itself what it is.
-pub struct Txn {
+pub(crate) struct Txn {
     ptr: NonNull<ffi::MDB_txn>,
 }
 
@@ -26,12 +26,12 @@ impl Txn {
     }
 
     /// Number of the committed state that is read; in a write transaction of the state that it makes.
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         // SAFETY: the transaction is live.
         unsafe { ffi::mdb_txn_id(self.as_ptr()) as u64 }
     }
 
-    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let mut key = to_val(key);
         let mut value = to_val(&[]);
         // SAFETY: the transaction is live, both values are valid for the call.
@@ -43,19 +43,19 @@ impl Txn {
         }
     }
 
-    pub fn cursor(&self) -> Result<Cursor<'_>> {
+    pub(crate) fn cursor(&self) -> Result<Cursor<'_>> {
         Cursor::open(self, MAIN_DBI)
     }
 
     /// Pages that the commit of one transaction freed; they are used again when no reader sees the state before it.
-    pub fn pages_freed_by(&self, txn_id: u64) -> Result<u64> {
+    pub(crate) fn pages_freed_by(&self, txn_id: u64) -> Result<u64> {
         let mut cursor = Cursor::open(self, FREE_DBI)?;
         let record = cursor.go(super::Move::Seek(&txn_id.to_ne_bytes()))?;
         Ok(record.filter(|(key, _)| *key == txn_id.to_ne_bytes()).map_or(0, |(_, list)| list_length(list)))
     }
 
     /// Pages that belong to no state later than this one, waiting for use.
-    pub fn free_pages(&self) -> Result<u64> {
+    pub(crate) fn free_pages(&self) -> Result<u64> {
         let mut cursor = Cursor::open(self, FREE_DBI)?;
         let mut pages = 0;
         let mut entry = cursor.go(super::Move::First)?;
@@ -83,7 +83,7 @@ pub(super) unsafe fn bytes_of<'a>(value: ffi::MDB_val) -> &'a [u8] {
 }
 
 /// A read transaction. It may rest (`reset`) and move to the newest state (`renew`) without taking a mutex.
-pub struct ReadTxn {
+pub(crate) struct ReadTxn {
     txn: Txn,
     _env: Arc<Env>,
 }
@@ -95,18 +95,18 @@ unsafe impl Send for ReadTxn {}
 unsafe impl Sync for ReadTxn {}
 
 impl ReadTxn {
-    pub fn begin(env: &Arc<Env>) -> Result<ReadTxn> {
+    pub(crate) fn begin(env: &Arc<Env>) -> Result<ReadTxn> {
         let ptr = env.begin(ffi::MDB_RDONLY)?;
         Ok(ReadTxn { txn: Txn { ptr }, _env: env.clone() })
     }
 
     /// Lets go of the state. Only `renew` and dropping may follow: any other call returns an error.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         // SAFETY: the transaction is live or reset already; `&mut` shows that nothing borrows from it.
         unsafe { ffi::mdb_txn_reset(self.txn.as_ptr()) }
     }
 
-    pub fn renew(&mut self) -> Result<()> {
+    pub(crate) fn renew(&mut self) -> Result<()> {
         // SAFETY: the transaction was reset; LMDB returns EINVAL otherwise.
         check(unsafe { ffi::mdb_txn_renew(self.txn.as_ptr()) }, "renew")
     }
@@ -128,18 +128,18 @@ impl Drop for ReadTxn {
 }
 
 /// The write transaction; LMDB has one at a time. It stays on its thread and is aborted when it is dropped.
-pub struct WriteTxn<'e> {
+pub(crate) struct WriteTxn<'e> {
     txn: Txn,
     env: PhantomData<&'e Env>,
 }
 
 impl<'e> WriteTxn<'e> {
-    pub fn begin(env: &'e Env) -> Result<WriteTxn<'e>> {
+    pub(crate) fn begin(env: &'e Env) -> Result<WriteTxn<'e>> {
         Ok(WriteTxn { txn: Txn { ptr: env.begin(0)? }, env: PhantomData })
     }
 
     /// Returns the length of the value that was replaced.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
         let mut key = to_val(key);
         let mut data = to_val(value);
         let txn = self.txn.as_ptr();
@@ -157,7 +157,7 @@ impl<'e> WriteTxn<'e> {
     }
 
     /// Returns the length of the value that was there.
-    pub fn delete(&mut self, key: &[u8]) -> Result<Option<usize>> {
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<Option<usize>> {
         let Some(length) = self.get(key)?.map(<[u8]>::len) else { return Ok(None) };
         let mut key = to_val(key);
         // SAFETY: the transaction is live; a null value is right for a database without duplicates.
@@ -166,7 +166,11 @@ impl<'e> WriteTxn<'e> {
     }
 
     /// Deletes entries from the first key `>= from` on, while `matches` returns true.
-    pub fn delete_while(&mut self, from: &[u8], mut matches: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
+    pub(crate) fn delete_while(
+        &mut self,
+        from: &[u8],
+        mut matches: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
         let mut cursor = self.txn.cursor()?;
         let mut entry = cursor.go(super::Move::Seek(from))?;
         while let Some((key, value)) = entry {
@@ -180,7 +184,7 @@ impl<'e> WriteTxn<'e> {
         Ok(())
     }
 
-    pub fn commit(self) -> Result<()> {
+    pub(crate) fn commit(self) -> Result<()> {
         let ptr = self.txn.as_ptr();
         std::mem::forget(self);
         // SAFETY: the transaction is live and, with `self` consumed, nothing borrows from it. Commit frees it in all cases.

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use super::{ROW, ffi};
 use crate::records::Content;
 
-pub struct WriteBatch {
+pub(crate) struct WriteBatch {
     pub(super) batch: *mut ffi::rocksdb_writebatch_t,
     /// Bytes of keys and values, and what a memtable adds to each row.
     pub bytes: u64,
@@ -22,14 +22,14 @@ pub(super) fn chars(bytes: &[u8]) -> *const c_char {
 
 impl WriteBatch {
     #[allow(unsafe_code)]
-    pub fn new() -> WriteBatch {
+    pub(crate) fn new() -> WriteBatch {
         // SAFETY: R1.
         let batch = unsafe { ffi::rocksdb_writebatch_create() };
         WriteBatch { batch, bytes: 0, largest: 0 }
     }
 
     #[allow(unsafe_code)]
-    pub fn put(&mut self, content: Content, key: &[u8], value: &[u8]) {
+    pub(crate) fn put(&mut self, content: Content, key: &[u8], value: &[u8]) {
         self.bytes += (key.len() + value.len()) as u64 + ROW_OVERHEAD_BYTES;
         self.largest = self.largest.max(value.len() as u64);
         let (prefix, end) = (content.prefix(), [ROW]);
@@ -44,7 +44,7 @@ impl WriteBatch {
 
     /// An update message. Requires: the database was opened with a function for them.
     #[allow(unsafe_code)]
-    pub fn update(&mut self, content: Content, key: &[u8], update: &[u8]) {
+    pub(crate) fn update(&mut self, content: Content, key: &[u8], update: &[u8]) {
         let row = content.row(key);
         self.bytes += (key.len() + update.len()) as u64 + ROW_OVERHEAD_BYTES;
         // SAFETY: R1, R2.
@@ -52,7 +52,7 @@ impl WriteBatch {
     }
 
     #[allow(unsafe_code)]
-    pub fn delete(&mut self, content: Content, key: &[u8]) {
+    pub(crate) fn delete(&mut self, content: Content, key: &[u8]) {
         let row = content.row(key);
         self.bytes += key.len() as u64 + ROW_OVERHEAD_BYTES;
         // SAFETY: R1, R2.
@@ -61,7 +61,7 @@ impl WriteBatch {
 
     /// Requires: `from < to`. Both with the content's prefix.
     #[allow(unsafe_code)]
-    pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
+    pub(crate) fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         debug_assert!(from < to);
         self.bytes += (from.len() + to.len()) as u64 + ROW_OVERHEAD_BYTES;
         // SAFETY: R1, R2.

@@ -18,7 +18,7 @@ use crate::records::Content;
 /// `BottommostLevelCompaction::kForceOptimized`: files of the last level too, but not those just written.
 const FORCE_BOTTOM: u8 = 3;
 
-pub struct Db {
+pub(crate) struct Db {
     db: *mut ffi::rocksdb_t,
     /// The log is above the engine: RocksDB's own is off.
     write: *mut ffi::rocksdb_writeoptions_t,
@@ -36,7 +36,7 @@ unsafe impl Sync for Db {}
 
 impl Db {
     #[allow(unsafe_code)]
-    pub fn open(dir: &Path, options: &RocksOptions) -> Result<Db> {
+    pub(crate) fn open(dir: &Path, options: &RocksOptions) -> Result<Db> {
         let settings = Settings::new(dir, options)?;
         let name = c_path(dir)?;
         // SAFETY: R1, R2; RocksDB copies the options.
@@ -50,7 +50,7 @@ impl Db {
         }
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
@@ -60,14 +60,14 @@ impl Db {
 
     /// All of the batch or nothing.
     #[allow(unsafe_code)]
-    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+    pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
         // SAFETY: R1.
         checked(&self.dir, "write", |error| unsafe { ffi::rocksdb_write(self.db, self.write, batch.batch, error) })
     }
 
     /// The value of a row; `key` is with its content's prefix.
     #[allow(unsafe_code)]
-    pub fn get(&self, key: &[u8], snapshot: Option<&RawSnapshot>) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get(&self, key: &[u8], snapshot: Option<&RawSnapshot>) -> Result<Option<Vec<u8>>> {
         let read = snapshot.map_or(self.read, |snapshot| snapshot.read);
         // SAFETY: R1, R2, R4.
         let pinned = checked(&self.dir, "read", |error| unsafe {
@@ -88,13 +88,13 @@ impl Db {
     }
 
     /// The rows of a content, in the newest state or in a snapshot.
-    pub fn rows<'d>(&'d self, content: Content, snapshot: Option<&'d RawSnapshot>) -> Result<Rows<'d>> {
+    pub(crate) fn rows<'d>(&'d self, content: Content, snapshot: Option<&'d RawSnapshot>) -> Result<Rows<'d>> {
         Ok(Rows::new(self, content, snapshot))
     }
 
     /// The last key of all contents.
     #[allow(unsafe_code)]
-    pub fn last_key(&self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
         // SAFETY: R1; the key's bytes are copied before the iterator goes.
         unsafe {
             let iterator = ffi::rocksdb_create_iterator(self.db, self.read);
@@ -112,7 +112,7 @@ impl Db {
 
     /// Seals the memtable and begins to write it; returns before it is written.
     #[allow(unsafe_code)]
-    pub fn begin_flush(&self) -> Result<()> {
+    pub(crate) fn begin_flush(&self) -> Result<()> {
         // SAFETY: R1; the options are destroyed after the call.
         unsafe {
             let options = ffi::rocksdb_flushoptions_create();
@@ -125,7 +125,7 @@ impl Db {
 
     /// Returns an integer property of RocksDB; 0 if it has none by that name.
     #[allow(unsafe_code)]
-    pub fn property(&self, name: &CStr) -> u64 {
+    pub(crate) fn property(&self, name: &CStr) -> u64 {
         let mut value = 0;
         // SAFETY: R1; the name ends with a zero byte.
         match unsafe { ffi::rocksdb_property_int(self.db, name.as_ptr(), &mut value) } {
@@ -136,33 +136,33 @@ impl Db {
 
     /// A report of RocksDB; empty if it has none by that name.
     #[allow(unsafe_code)]
-    pub fn report(&self, name: &CStr) -> String {
+    pub(crate) fn report(&self, name: &CStr) -> String {
         // SAFETY: R1; the name ends with a zero byte.
         owned_text(unsafe { ffi::rocksdb_property_value(self.db, name.as_ptr()) })
     }
 
     /// RocksDB's counters as text; empty unless they are on.
     #[allow(unsafe_code)]
-    pub fn counters(&self) -> String {
+    pub(crate) fn counters(&self) -> String {
         // SAFETY: R1, R3.
         owned_text(unsafe { ffi::rocksdb_options_statistics_get_string(self.settings.options) })
     }
 
-    pub fn cache_bytes(&self) -> u64 {
+    pub(crate) fn cache_bytes(&self) -> u64 {
         self.settings.cache_bytes()
     }
 
-    pub fn cache_bytes_max(&self) -> u64 {
+    pub(crate) fn cache_bytes_max(&self) -> u64 {
         self.settings.cache_bytes_max()
     }
 
-    pub fn set_cache_bytes(&self, bytes: usize) {
+    pub(crate) fn set_cache_bytes(&self, bytes: usize) {
         self.settings.set_cache_bytes(bytes);
     }
 
     /// Changes an option of the running database.
     #[allow(unsafe_code)]
-    pub fn set_option(&self, name: &CStr, value: &CStr) -> Result<()> {
+    pub(crate) fn set_option(&self, name: &CStr, value: &CStr) -> Result<()> {
         let (names, values) = ([name.as_ptr()], [value.as_ptr()]);
         // SAFETY: R1; one name and one value, which end with zero bytes and are copied.
         checked(&self.dir, "set an option", |error| unsafe {
@@ -172,7 +172,7 @@ impl Db {
 
     /// Bytes of table files between two keys, about; memtables are not counted.
     #[allow(unsafe_code)]
-    pub fn file_bytes(&self, from: &[u8], to: &[u8]) -> Result<u64> {
+    pub(crate) fn file_bytes(&self, from: &[u8], to: &[u8]) -> Result<u64> {
         let (starts, ends) = ([chars(from)], [chars(to)]);
         let mut sizes = [0];
         // SAFETY: R1, R2; one range in, one size out.
@@ -195,7 +195,7 @@ impl Db {
 
     /// Removes the files that hold rows of this content only, from all snapshots too and at once durably.
     #[allow(unsafe_code)]
-    pub fn delete_files(&self, content: Content) -> Result<()> {
+    pub(crate) fn delete_files(&self, content: Content) -> Result<()> {
         let (from, to) = (content.prefix(), content.end());
         // SAFETY: R1, R2.
         checked(&self.dir, "delete files", |error| unsafe {
@@ -207,7 +207,7 @@ impl Db {
     /// when it is done or cancelled; what fails is counted by RocksDB as a background error. RocksDB flushes the
     /// memtable first if it has a row in the range: the caller sees to it that this is lawful.
     #[allow(unsafe_code)]
-    pub fn compact(&self, from: &[u8], to: &[u8]) {
+    pub(crate) fn compact(&self, from: &[u8], to: &[u8]) {
         // SAFETY: R1, R2; the options are destroyed after the call.
         unsafe {
             let options = ffi::rocksdb_compactoptions_create();
@@ -220,24 +220,24 @@ impl Db {
 
     /// Cancels the compactions that [`Db::compact`] runs, and makes all later ones return at once until they are allowed.
     #[allow(unsafe_code)]
-    pub fn cancel_compactions(&self) {
+    pub(crate) fn cancel_compactions(&self) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_disable_manual_compaction(self.db) }
     }
 
     #[allow(unsafe_code)]
-    pub fn allow_compactions(&self) {
+    pub(crate) fn allow_compactions(&self) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_enable_manual_compaction(self.db) }
     }
 
-    pub fn sorted_file(&self, path: &Path) -> Result<SortedFile<'_>> {
+    pub(crate) fn sorted_file(&self, path: &Path) -> Result<SortedFile<'_>> {
         SortedFile::create(&self.dir, &self.settings, path)
     }
 
     /// Takes finished files over, durably. Never flushes a memtable for it: that would pass the log's barrier.
     #[allow(unsafe_code)]
-    pub fn ingest(&self, files: &[PathBuf]) -> Result<()> {
+    pub(crate) fn ingest(&self, files: &[PathBuf]) -> Result<()> {
         let names = files.iter().map(|path| c_path(path)).collect::<Result<Vec<_>>>()?;
         let names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         // SAFETY: R1, R2; `names` (the texts) was shadowed, not dropped.
@@ -293,7 +293,7 @@ impl Drop for Db {
 }
 
 /// A state of the database that stays readable.
-pub struct RawSnapshot {
+pub(crate) struct RawSnapshot {
     snapshot: *const ffi::rocksdb_snapshot_t,
     read: *mut ffi::rocksdb_readoptions_t,
     pub db: Arc<Db>,
@@ -308,7 +308,7 @@ unsafe impl Sync for RawSnapshot {}
 
 impl RawSnapshot {
     #[allow(unsafe_code)]
-    pub fn new(db: &Arc<Db>) -> RawSnapshot {
+    pub(crate) fn new(db: &Arc<Db>) -> RawSnapshot {
         // SAFETY: R1.
         unsafe {
             let snapshot = ffi::rocksdb_create_snapshot(db.db);

@@ -10,13 +10,13 @@ use arbor_engine::{Error, Result};
 use super::ffi;
 
 /// Runs a call that reports through an error pointer.
-pub fn checked<T>(dir: &Path, what: &str, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+pub(super) fn checked<T>(dir: &Path, what: &str, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     message_of(call).map_err(|text| error_of(dir, what, &text))
 }
 
 /// Like `checked`, but with RocksDB's text as the error.
 #[allow(unsafe_code)]
-pub fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::Result<T, String> {
+pub(super) fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::Result<T, String> {
     let mut message: *mut c_char = ptr::null_mut();
     let answer = call(&mut message);
     if message.is_null() {
@@ -31,7 +31,7 @@ pub fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::R
 }
 
 /// Classifies an error text of RocksDB by its first word, the kind.
-pub fn error_of(dir: &Path, what: &str, text: &str) -> Error {
+pub(super) fn error_of(dir: &Path, what: &str, text: &str) -> Error {
     let context = format!("rocksdb, {what}: {text}");
     if text.contains("No space left on device") || text.contains("Disk quota exceeded") {
         return Error::OutOfSpace { context };

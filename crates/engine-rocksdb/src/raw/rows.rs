@@ -14,7 +14,7 @@ use super::{ffi, value_of};
 use crate::records::Content;
 
 /// Keys here are without the content's prefix. Unpositioned at first. Every move returns true if it is on a row then.
-pub struct Rows<'d> {
+pub(crate) struct Rows<'d> {
     iterator: *mut ffi::rocksdb_iterator_t,
     /// The iterator reads the options and the bounds as long as it lives.
     read: *mut ffi::rocksdb_readoptions_t,
@@ -49,7 +49,7 @@ impl<'d> Rows<'d> {
     }
 
     #[allow(unsafe_code)]
-    pub fn valid(&self) -> bool {
+    pub(crate) fn valid(&self) -> bool {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_iter_valid(self.iterator) != 0 }
     }
@@ -71,7 +71,7 @@ impl<'d> Rows<'d> {
 
     /// To the first row with `key >= target`.
     #[allow(unsafe_code)]
-    pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
+    pub(crate) fn seek(&mut self, target: &[u8]) -> Result<bool> {
         let target = self.row(target);
         // SAFETY: R1, R2.
         unsafe { ffi::rocksdb_iter_seek(self.iterator, chars(&target), target.len()) }
@@ -80,7 +80,7 @@ impl<'d> Rows<'d> {
 
     /// To the last row with `key <= target`.
     #[allow(unsafe_code)]
-    pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<bool> {
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<bool> {
         let target = self.row(target);
         // SAFETY: R1, R2.
         unsafe { ffi::rocksdb_iter_seek_for_prev(self.iterator, chars(&target), target.len()) }
@@ -88,7 +88,7 @@ impl<'d> Rows<'d> {
     }
 
     #[allow(unsafe_code)]
-    pub fn last(&mut self) -> Result<bool> {
+    pub(crate) fn last(&mut self) -> Result<bool> {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_iter_seek_to_last(self.iterator) }
         self.arrived(ffi::rocksdb_iter_prev)
@@ -96,7 +96,7 @@ impl<'d> Rows<'d> {
 
     /// From nowhere it goes nowhere.
     #[allow(unsafe_code)]
-    pub fn next(&mut self) -> Result<bool> {
+    pub(crate) fn next(&mut self) -> Result<bool> {
         if !self.valid() {
             return Ok(false);
         }
@@ -106,7 +106,7 @@ impl<'d> Rows<'d> {
     }
 
     #[allow(unsafe_code)]
-    pub fn prev(&mut self) -> Result<bool> {
+    pub(crate) fn prev(&mut self) -> Result<bool> {
         if !self.valid() {
             return Ok(false);
         }
@@ -115,11 +115,11 @@ impl<'d> Rows<'d> {
         self.arrived(ffi::rocksdb_iter_prev)
     }
 
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         self.slice(ffi::rocksdb_iter_key).get(8..).expect("I1: every key begins with its content")
     }
 
-    pub fn value(&self) -> &[u8] {
+    pub(crate) fn value(&self) -> &[u8] {
         value_of(self.slice(ffi::rocksdb_iter_value)).expect("I2: it is on a row that is there")
     }
 

@@ -38,7 +38,7 @@ const FAIRNESS: i32 = 10;
 const BY_NAME: &str = "avoid_flush_during_shutdown=true;max_bgerror_resume_count=0;";
 
 /// Owned options.
-pub struct Settings {
+pub(super) struct Settings {
     pub options: *mut ffi::rocksdb_options_t,
     cache: *mut ffi::rocksdb_cache_t,
     /// Null without update messages. The options point to it and do not own it.
@@ -54,7 +54,7 @@ unsafe impl Sync for Settings {}
 
 impl Settings {
     #[allow(unsafe_code)]
-    pub fn new(dir: &Path, chosen: &RocksOptions) -> Result<Settings> {
+    pub(super) fn new(dir: &Path, chosen: &RocksOptions) -> Result<Settings> {
         // SAFETY: R1.
         let mut settings = unsafe {
             let options = ffi::rocksdb_options_create();
@@ -151,19 +151,19 @@ impl Settings {
     }
 
     #[allow(unsafe_code)]
-    pub fn cache_bytes(&self) -> u64 {
+    pub(super) fn cache_bytes(&self) -> u64 {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_cache_get_usage(self.cache) as u64 }
     }
 
     #[allow(unsafe_code)]
-    pub fn cache_bytes_max(&self) -> u64 {
+    pub(super) fn cache_bytes_max(&self) -> u64 {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_cache_get_capacity(self.cache) as u64 }
     }
 
     #[allow(unsafe_code)]
-    pub fn set_cache_bytes(&self, bytes: usize) {
+    pub(super) fn set_cache_bytes(&self, bytes: usize) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_cache_set_capacity(self.cache, bytes) }
     }
@@ -202,13 +202,13 @@ impl Drop for Settings {
     }
 }
 
-pub fn c_text(text: &str) -> Result<CString> {
+pub(crate) fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::Other(format!("the text '{}' holds a zero byte", text.escape_debug())))
 }
 
 /// Checks that RocksDB takes an option, by its own name, with this value. Errors: its answer.
 #[allow(unsafe_code)]
-pub fn check_option(name: &str, value: &str) -> std::result::Result<(), String> {
+pub(crate) fn check_option(name: &str, value: &str) -> std::result::Result<(), String> {
     let text = c_text(&format!("{name}={value};")).map_err(|error| error.to_string())?;
     let text: &CStr = &text;
     // SAFETY: R1, R2.

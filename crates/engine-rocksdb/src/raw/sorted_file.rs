@@ -12,14 +12,14 @@ use super::settings::Settings;
 use super::{ROW, ffi};
 use crate::records::Content;
 
-pub fn c_path(path: &Path) -> Result<CString> {
+pub(super) fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::CannotOpen {
         path: path.display().to_string(),
         reason: "the path holds a zero byte".to_owned(),
     })
 }
 
-pub struct SortedFile<'d> {
+pub(crate) struct SortedFile<'d> {
     writer: *mut ffi::rocksdb_sstfilewriter_t,
     environment: *mut ffi::rocksdb_envoptions_t,
     dir: &'d Path,
@@ -50,7 +50,7 @@ impl<'d> SortedFile<'d> {
 
     /// Requires: keys rise strictly.
     #[allow(unsafe_code)]
-    pub fn put(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<()> {
         let key = content.row(key);
         self.stored.clear();
         self.stored.extend_from_slice(value);
@@ -64,7 +64,7 @@ impl<'d> SortedFile<'d> {
 
     /// Writes and syncs the end of the file. Requires: it holds a row.
     #[allow(unsafe_code)]
-    pub fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         // SAFETY: R1.
         checked(self.dir, "bulk load", |error| unsafe { ffi::rocksdb_sstfilewriter_finish(self.writer, error) })
     }

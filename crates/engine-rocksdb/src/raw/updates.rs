@@ -20,7 +20,7 @@ const FILTER: &std::ffi::CStr = c"arbor.ended-rows";
 
 /// The options that take the operator own it.
 #[allow(unsafe_code)]
-pub fn operator(updates: &Function) -> *mut ffi::rocksdb_mergeoperator_t {
+pub(super) fn operator(updates: &Function) -> *mut ffi::rocksdb_mergeoperator_t {
     let state = Box::into_raw(Box::new(updates.clone())).cast();
     // SAFETY: the state is freed once, by `free_function`, when RocksDB destroys the operator.
     unsafe {
@@ -37,7 +37,7 @@ pub fn operator(updates: &Function) -> *mut ffi::rocksdb_mergeoperator_t {
 
 /// Removes stored values without any byte. Owned by the caller; outlives the database.
 #[allow(unsafe_code)]
-pub fn filter() -> *mut ffi::rocksdb_compactionfilter_t {
+pub(super) fn filter() -> *mut ffi::rocksdb_compactionfilter_t {
     // SAFETY: no state, so nothing to free.
     unsafe { ffi::rocksdb_compactionfilter_create(ptr::null_mut(), Some(keep), Some(is_ended), Some(filter_name)) }
 }

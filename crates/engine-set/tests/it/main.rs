@@ -3,4 +3,5 @@
 mod atomic;
 mod contract;
 mod crash;
+mod other_members;
 mod support;

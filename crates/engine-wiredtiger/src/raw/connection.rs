@@ -15,7 +15,7 @@ use super::{Session, call, ffi};
 /// Directory of the compressors that belong to the library.
 const EXTENSIONS: &str = env!("ARBOR_WIREDTIGER_EXTENSIONS");
 
-pub struct Connection {
+pub(crate) struct Connection {
     connection: *mut ffi::WT_CONNECTION,
     /// WiredTiger keeps its address.
     events: Arc<Events>,
@@ -32,7 +32,7 @@ unsafe impl Sync for Connection {}
 impl Connection {
     /// Opens the database with the compressors that are installed. `config` is WiredTiger's.
     #[allow(unsafe_code)]
-    pub fn open(dir: &Path, config: &str) -> Result<Arc<Connection>> {
+    pub(crate) fn open(dir: &Path, config: &str) -> Result<Arc<Connection>> {
         let events = Events::new();
         let config = text(&with_extensions(config))?;
         let home = text(&dir.display().to_string())?;
@@ -44,12 +44,12 @@ impl Connection {
         Ok(Arc::new(Connection { connection, events, dir: dir.to_owned() }))
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
     #[allow(unsafe_code)]
-    pub fn session(self: &Arc<Connection>) -> Result<Session> {
+    pub(crate) fn session(self: &Arc<Connection>) -> Result<Session> {
         let mut session = ptr::null_mut();
         let config = c"isolation=snapshot";
         // SAFETY: R1, R2.
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     #[allow(unsafe_code)]
-    pub fn reconfigure(&self, config: &str) -> Called {
+    pub(crate) fn reconfigure(&self, config: &str) -> Called {
         let config = text(config).unwrap_or_default();
         // SAFETY: R1, R2.
         checked(&self.dir, "reconfigure", unsafe { call!(self.connection, reconfigure, config.as_ptr()) })
@@ -67,7 +67,7 @@ impl Connection {
 
     /// From now on checkpoints hold what was committed up to this generation, and older versions are not needed for them.
     #[allow(unsafe_code)]
-    pub fn set_stable(&self, generation: u64) -> Called {
+    pub(crate) fn set_stable(&self, generation: u64) -> Called {
         let config = format!("oldest_timestamp={generation:x},stable_timestamp={generation:x}");
         let config = text(&config).unwrap_or_default();
         // SAFETY: R1, R2.
@@ -77,7 +77,7 @@ impl Connection {
     }
 
     /// Errors that WiredTiger reported on any of its threads.
-    pub fn errors(&self) -> u64 {
+    pub(crate) fn errors(&self) -> u64 {
         self.events.errors.load(Ordering::Relaxed)
     }
 }
@@ -109,7 +109,7 @@ fn cannot_open(dir: &Path, fault: Fault) -> Error {
 }
 
 /// Returns true if the compressor is installed next to the library.
-pub fn has_extension(name: &str) -> bool {
+pub(crate) fn has_extension(name: &str) -> bool {
     extension(name).exists()
 }
 
@@ -128,7 +128,7 @@ fn with_extensions(config: &str) -> String {
 
 /// Asks WiredTiger whether a method takes a configuration. Errors: its message.
 #[allow(unsafe_code)]
-pub fn check_config(method: &str, config: &str) -> std::result::Result<(), String> {
+pub(crate) fn check_config(method: &str, config: &str) -> std::result::Result<(), String> {
     let (Ok(method), Ok(config)) = (text(method), text(config)) else {
         return Err("it holds a zero byte".to_owned());
     };

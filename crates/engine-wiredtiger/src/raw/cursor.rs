@@ -40,7 +40,7 @@ pub(super) unsafe fn bytes<'a>(item: &ffi::WT_ITEM) -> &'a [u8] {
 
 /// Unpositioned at first. Every move returns true if it is on a row then. Every call takes the session that opened it;
 /// it is closed by [`RowCursor::close`], or with the session.
-pub struct RowCursor {
+pub(crate) struct RowCursor {
     cursor: *mut ffi::WT_CURSOR,
     on: bool,
     key: (*const u8, usize),
@@ -106,7 +106,7 @@ impl RowCursor {
     }
 
     /// To the first row with `key >= target`.
-    pub fn seek(&mut self, session: &mut Session, target: &[u8]) -> Called<bool> {
+    pub(crate) fn seek(&mut self, session: &mut Session, target: &[u8]) -> Called<bool> {
         match self.near(session, target)? {
             None => Ok(false),
             Some(exact) if exact < 0 => self.step(session, true),
@@ -115,7 +115,7 @@ impl RowCursor {
     }
 
     /// To the last row with `key < target`.
-    pub fn seek_before(&mut self, session: &mut Session, target: &[u8]) -> Called<bool> {
+    pub(crate) fn seek_before(&mut self, session: &mut Session, target: &[u8]) -> Called<bool> {
         match self.near(session, target)? {
             None => Ok(false),
             Some(exact) if exact >= 0 => self.step(session, false),
@@ -124,32 +124,32 @@ impl RowCursor {
     }
 
     /// To the first row.
-    pub fn first(&mut self, session: &mut Session) -> Called<bool> {
+    pub(crate) fn first(&mut self, session: &mut Session) -> Called<bool> {
         self.reset(session)?;
         self.step(session, true)
     }
 
-    pub fn last(&mut self, session: &mut Session) -> Called<bool> {
+    pub(crate) fn last(&mut self, session: &mut Session) -> Called<bool> {
         self.reset(session)?;
         self.step(session, false)
     }
 
     /// From nowhere it goes nowhere.
-    pub fn next(&mut self, session: &mut Session) -> Called<bool> {
+    pub(crate) fn next(&mut self, session: &mut Session) -> Called<bool> {
         if self.on { self.step(session, true) } else { Ok(false) }
     }
 
-    pub fn prev(&mut self, session: &mut Session) -> Called<bool> {
+    pub(crate) fn prev(&mut self, session: &mut Session) -> Called<bool> {
         if self.on { self.step(session, false) } else { Ok(false) }
     }
 
     /// Moves to the next sample, from any position.
-    pub fn sample(&mut self, session: &mut Session) -> Called<bool> {
+    pub(crate) fn sample(&mut self, session: &mut Session) -> Called<bool> {
         self.step(session, true)
     }
 
     #[allow(unsafe_code)]
-    pub fn reset(&mut self, session: &mut Session) -> Called {
+    pub(crate) fn reset(&mut self, session: &mut Session) -> Called {
         self.on = false;
         // SAFETY: R1, R3.
         session.check("reset", unsafe { call!(self.cursor, reset) })
@@ -157,7 +157,7 @@ impl RowCursor {
 
     /// Appends a row; for cursors of a bulk load.
     #[allow(unsafe_code)]
-    pub fn append(&mut self, session: &mut Session, key: &[u8], value: &[u8]) -> Called {
+    pub(crate) fn append(&mut self, session: &mut Session, key: &[u8], value: &[u8]) -> Called {
         let key = stored(key);
         // SAFETY: R1, R2, R3.
         let code = unsafe {
@@ -170,21 +170,21 @@ impl RowCursor {
     }
 
     #[allow(unsafe_code)]
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         assert!(self.on, "cursor contract: key and value only while the cursor is on an entry");
         // SAFETY: R5; moves need `&mut self`.
         unsafe { slice::from_raw_parts(self.key.0, self.key.1) }
     }
 
     #[allow(unsafe_code)]
-    pub fn value(&self) -> &[u8] {
+    pub(crate) fn value(&self) -> &[u8] {
         assert!(self.on, "cursor contract: key and value only while the cursor is on an entry");
         // SAFETY: R5; moves need `&mut self`.
         unsafe { slice::from_raw_parts(self.value.0, self.value.1) }
     }
 
     #[allow(unsafe_code)]
-    pub fn close(self, session: &mut Session) -> Called {
+    pub(crate) fn close(self, session: &mut Session) -> Called {
         // SAFETY: R1, R3.
         session.check("close a cursor", unsafe { call!(self.cursor, close) })
     }

@@ -20,7 +20,7 @@ thread_local! {
 
 /// Begins with the table that WiredTiger knows, so that its pointer is ours.
 #[repr(C)]
-pub struct Events {
+pub(super) struct Events {
     handler: ffi::WT_EVENT_HANDLER,
     pub errors: AtomicU64,
     /// WiredTiger gave up: every call fails from then on.
@@ -28,7 +28,7 @@ pub struct Events {
 }
 
 impl Events {
-    pub fn new() -> Arc<Events> {
+    pub(super) fn new() -> Arc<Events> {
         let handler = ffi::WT_EVENT_HANDLER {
             handle_error: Some(handle_error),
             handle_message: Some(handle_message),
@@ -38,7 +38,7 @@ impl Events {
         Arc::new(Events { handler, errors: AtomicU64::new(0), panicked: AtomicBool::new(false) })
     }
 
-    pub fn pointer(&self) -> *mut ffi::WT_EVENT_HANDLER {
+    pub(super) fn pointer(&self) -> *mut ffi::WT_EVENT_HANDLER {
         (&raw const self.handler).cast_mut()
     }
 }
@@ -59,7 +59,7 @@ fn without_stamp(text: &str) -> &str {
 }
 
 /// The texts of this thread since it asked last.
-pub fn take_said() -> Vec<String> {
+pub(super) fn take_said() -> Vec<String> {
     SAID.try_with(|said| said.borrow_mut().drain(..).collect()).unwrap_or_default()
 }
 

@@ -25,10 +25,10 @@ pub struct Fault {
 }
 
 /// Result of a call of WiredTiger.
-pub type Called<T = ()> = Result<T, Fault>;
+pub(crate) type Called<T = ()> = Result<T, Fault>;
 
 /// `Ok` for 0, else the fault.
-pub fn checked(dir: &Path, what: &'static str, code: c_int) -> Called {
+pub(super) fn checked(dir: &Path, what: &'static str, code: c_int) -> Called {
     match code {
         0 => Ok(()),
         code => Err(Fault { code, what, said: events::take_said(), dir: dir.to_owned() }),
@@ -36,7 +36,7 @@ pub fn checked(dir: &Path, what: &'static str, code: c_int) -> Called {
 }
 
 /// Returns true if the call found something.
-pub fn found(dir: &Path, what: &'static str, code: c_int) -> Called<bool> {
+pub(super) fn found(dir: &Path, what: &'static str, code: c_int) -> Called<bool> {
     match code {
         ffi::WT_NOTFOUND => Ok(false),
         code => checked(dir, what, code).map(|()| true),

@@ -17,14 +17,14 @@ const CURSORS_MAX: usize = 256;
 
 /// A table of WiredTiger by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Table(pub u64);
+pub(crate) struct Table(pub u64);
 
 impl Table {
-    pub fn uri(self) -> String {
+    pub(crate) fn uri(self) -> String {
         format!("table:t{}", self.0)
     }
 
-    pub fn file(self) -> String {
+    pub(crate) fn file(self) -> String {
         format!("t{}.wt", self.0)
     }
 
@@ -34,7 +34,7 @@ impl Table {
 }
 
 /// Closing it rolls back its transaction.
-pub struct Session {
+pub(crate) struct Session {
     session: *mut ffi::WT_SESSION,
     cursors: HashMap<Table, *mut ffi::WT_CURSOR>,
     in_transaction: bool,
@@ -50,7 +50,7 @@ impl Session {
         Session { session, cursors: HashMap::new(), in_transaction: false, connection }
     }
 
-    pub fn connection(&self) -> &Arc<Connection> {
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
 
@@ -65,7 +65,7 @@ impl Session {
     // ---- transactions -----------------------------------------------------------------------------------------------
 
     #[allow(unsafe_code)]
-    pub fn begin(&mut self) -> Called {
+    pub(crate) fn begin(&mut self) -> Called {
         // SAFETY: R1.
         self.check("begin", unsafe { call!(self.session, begin_transaction, ptr::null()) })?;
         self.in_transaction = true;
@@ -74,7 +74,7 @@ impl Session {
 
     /// After an error the transaction is rolled back.
     #[allow(unsafe_code)]
-    pub fn commit(&mut self, generation: u64) -> Called {
+    pub(crate) fn commit(&mut self, generation: u64) -> Called {
         let config = text(&format!("commit_timestamp={generation:x}")).unwrap_or_default();
         self.in_transaction = false;
         // SAFETY: R1, R2.
@@ -83,7 +83,7 @@ impl Session {
 
     /// Ends the transaction, if there is one.
     #[allow(unsafe_code)]
-    pub fn rollback(&mut self) {
+    pub(crate) fn rollback(&mut self) {
         if std::mem::take(&mut self.in_transaction) {
             // SAFETY: R1. Rolling back does not fail but for a panic, which the next call reports.
             let _ = unsafe { call!(self.session, rollback_transaction, ptr::null()) };
@@ -117,7 +117,7 @@ impl Session {
 
     /// Runs `take` on the value of a row, if there is one.
     #[allow(unsafe_code)]
-    pub fn read<T>(&mut self, table: Table, key: &[u8], take: impl FnOnce(&[u8]) -> T) -> Called<Option<T>> {
+    pub(crate) fn read<T>(&mut self, table: Table, key: &[u8], take: impl FnOnce(&[u8]) -> T) -> Called<Option<T>> {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2, R5; the value is used up before the cursor is reset.
         unsafe {
@@ -134,12 +134,12 @@ impl Session {
         }
     }
 
-    pub fn get(&mut self, table: Table, key: &[u8]) -> Called<Option<Vec<u8>>> {
+    pub(crate) fn get(&mut self, table: Table, key: &[u8]) -> Called<Option<Vec<u8>>> {
         self.read(table, key, <[u8]>::to_vec)
     }
 
     #[allow(unsafe_code)]
-    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called {
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2.
         unsafe {
@@ -152,7 +152,7 @@ impl Session {
 
     /// Puts a row and returns the length of the value that was there.
     #[allow(unsafe_code)]
-    pub fn replace(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called<Option<usize>> {
+    pub(crate) fn replace(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called<Option<usize>> {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2. A found row keeps the cursor in place, so its update searches no second time.
         unsafe {
@@ -174,7 +174,7 @@ impl Session {
 
     /// A missing key is not an error.
     #[allow(unsafe_code)]
-    pub fn remove(&mut self, table: Table, key: &[u8]) -> Called {
+    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) -> Called {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2.
         unsafe {
@@ -187,24 +187,24 @@ impl Session {
     /// Deletes from the row of one cursor to the row of the other, both included.
     /// Requires: both are on rows of one table, in order.
     #[allow(unsafe_code)]
-    pub fn truncate(&mut self, from: &RowCursor, to: &RowCursor) -> Called {
+    pub(crate) fn truncate(&mut self, from: &RowCursor, to: &RowCursor) -> Called {
         // SAFETY: R1, R3.
         let code = unsafe { call!(self.session, truncate, ptr::null(), from.pointer(), to.pointer(), ptr::null()) };
         self.check("truncate", code)
     }
 
     /// A new cursor; the caller closes it with this session.
-    pub fn rows(&mut self, table: Table) -> Called<RowCursor> {
+    pub(crate) fn rows(&mut self, table: Table) -> Called<RowCursor> {
         Ok(RowCursor::new(self.open_cursor(&table.c_uri(), None)?))
     }
 
     /// A cursor that fills a table that was just made, in order and outside of transactions.
-    pub fn bulk(&mut self, table: Table) -> Called<RowCursor> {
+    pub(crate) fn bulk(&mut self, table: Table) -> Called<RowCursor> {
         Ok(RowCursor::new(self.open_cursor(&table.c_uri(), Some(&c"bulk".to_owned()))?))
     }
 
     /// A cursor whose `next` goes to a row of the next of `pieces` about equal pieces.
-    pub fn samples(&mut self, table: Table, pieces: usize) -> Called<RowCursor> {
+    pub(crate) fn samples(&mut self, table: Table, pieces: usize) -> Called<RowCursor> {
         let config = format!("next_random=true,next_random_sample_size={pieces}");
         let config = text(&config).unwrap_or_default();
         Ok(RowCursor::new(self.open_cursor(&table.c_uri(), Some(&config))?))
@@ -212,7 +212,7 @@ impl Session {
 
     /// Closes the cursors that the session keeps, which prevent dropping their tables.
     #[allow(unsafe_code)]
-    pub fn close_cursors(&mut self) {
+    pub(crate) fn close_cursors(&mut self) {
         for (_, cursor) in self.cursors.drain() {
             // SAFETY: R1, R3.
             let _ = unsafe { call!(cursor, close) };
@@ -220,7 +220,7 @@ impl Session {
     }
 
     #[allow(unsafe_code)]
-    pub fn close_cursor(&mut self, table: Table) {
+    pub(crate) fn close_cursor(&mut self, table: Table) {
         if let Some(cursor) = self.cursors.remove(&table) {
             // SAFETY: R1, R3.
             let _ = unsafe { call!(cursor, close) };
@@ -230,7 +230,7 @@ impl Session {
     // ---- outside of transactions ------------------------------------------------------------------------------------
 
     #[allow(unsafe_code)]
-    pub fn create(&mut self, table: Table, config: &str) -> Result<()> {
+    pub(crate) fn create(&mut self, table: Table, config: &str) -> Result<()> {
         let config = text(config)?;
         // SAFETY: R1, R2.
         let code = unsafe { call!(self.session, create, table.c_uri().as_ptr(), config.as_ptr()) };
@@ -239,7 +239,7 @@ impl Session {
 
     /// As [`Session::create`]; a configuration that WiredTiger refuses is an error with its reason.
     #[allow(unsafe_code)]
-    pub fn try_create(&mut self, table: Table, config: &str) -> Result<std::result::Result<(), String>> {
+    pub(crate) fn try_create(&mut self, table: Table, config: &str) -> Result<std::result::Result<(), String>> {
         let config = text(config)?;
         // SAFETY: R1, R2.
         let code = unsafe { call!(self.session, create, table.c_uri().as_ptr(), config.as_ptr()) };
@@ -251,7 +251,7 @@ impl Session {
     }
 
     #[allow(unsafe_code)]
-    pub fn drop_table(&mut self, table: Table) -> Called {
+    pub(crate) fn drop_table(&mut self, table: Table) -> Called {
         self.close_cursor(table);
         // SAFETY: R1, R2.
         let code = unsafe { call!(self.session, drop, table.c_uri().as_ptr(), c"force=true".as_ptr()) };
@@ -259,13 +259,13 @@ impl Session {
     }
 
     #[allow(unsafe_code)]
-    pub fn checkpoint(&mut self) -> Called {
+    pub(crate) fn checkpoint(&mut self) -> Called {
         // SAFETY: R1.
         self.check("checkpoint", unsafe { call!(self.session, checkpoint, ptr::null()) })
     }
 
     #[allow(unsafe_code)]
-    pub fn compact(&mut self, table: Table, seconds: u64) -> Called {
+    pub(crate) fn compact(&mut self, table: Table, seconds: u64) -> Called {
         let config = text(&format!("timeout={seconds}")).unwrap_or_default();
         // SAFETY: R1, R2.
         let code = unsafe { call!(self.session, compact, table.c_uri().as_ptr(), config.as_ptr()) };
@@ -273,7 +273,7 @@ impl Session {
     }
 
     /// The tables that WiredTiger knows, ours only.
-    pub fn tables(&mut self) -> Result<Vec<Table>> {
+    pub(crate) fn tables(&mut self) -> Result<Vec<Table>> {
         let metadata = self.open_cursor(&c"metadata:".to_owned(), None)?;
         let uris = RowCursor::new(metadata).texts(self)?;
         let number = |uri: &String| uri.strip_prefix("table:t").and_then(|number| number.parse().ok());
@@ -281,7 +281,7 @@ impl Session {
     }
 
     /// Returns the statistics of the database, or of a table: description and value.
-    pub fn statistics(&mut self, table: Option<Table>) -> Result<Vec<(&'static str, u64)>> {
+    pub(crate) fn statistics(&mut self, table: Option<Table>) -> Result<Vec<(&'static str, u64)>> {
         let uri = table.map_or("statistics:".to_owned(), |table| format!("statistics:{}", table.uri()));
         let uri = text(&uri)?;
         let cursor = self.open_cursor(&uri, Some(&c"statistics=(fast)".to_owned()))?;

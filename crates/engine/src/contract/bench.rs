@@ -70,54 +70,54 @@ impl<'f> Bench<'f> {
     }
 }
 
-pub fn batch(position: u64, ops: Vec<Op>) -> Batch {
+pub(super) fn batch(position: u64, ops: Vec<Op>) -> Batch {
     Batch { position: Position(position), ops }
 }
 
-pub fn create(tree: u64) -> Op {
+pub(super) fn create(tree: u64) -> Op {
     Op::CreateTree { tree: TreeId(tree), options: TreeOptions::default() }
 }
 
-pub fn drop_tree(tree: u64) -> Op {
+pub(super) fn drop_tree(tree: u64) -> Op {
     Op::DropTree { tree: TreeId(tree) }
 }
 
-pub fn put(tree: u64, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Op {
+pub(super) fn put(tree: u64, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Op {
     Op::Put { tree: TreeId(tree), key: key.as_ref().to_vec(), value: value.as_ref().to_vec() }
 }
 
 /// A message for [`Adder`](super::Adder).
-pub fn add(tree: u64, key: impl AsRef<[u8]>, number: i64) -> Op {
+pub(super) fn add(tree: u64, key: impl AsRef<[u8]>, number: i64) -> Op {
     Op::Update { tree: TreeId(tree), key: key.as_ref().to_vec(), update: number.to_le_bytes().to_vec() }
 }
 
-pub fn delete(tree: u64, key: impl AsRef<[u8]>) -> Op {
+pub(super) fn delete(tree: u64, key: impl AsRef<[u8]>) -> Op {
     Op::Delete { tree: TreeId(tree), key: key.as_ref().to_vec() }
 }
 
-pub fn delete_range(tree: u64, from: &[u8], to: Option<&[u8]>) -> Op {
+pub(super) fn delete_range(tree: u64, from: &[u8], to: Option<&[u8]>) -> Op {
     Op::DeleteRange { tree: TreeId(tree), from: from.to_vec(), to: to.map(<[u8]>::to_vec) }
 }
 
 /// The model that every engine is compared with.
-pub fn model() -> ModelEngine {
+pub(super) fn model() -> ModelEngine {
     ModelEngine::with_updates(Arc::new(Adder))
 }
 
 /// Applies one batch after all others.
-pub fn apply(engine: &dyn Engine, ops: Vec<Op>) {
+pub(super) fn apply(engine: &dyn Engine, ops: Vec<Op>) {
     let position = engine.applied().next().0;
     engine.apply(&[batch(position, ops)]).expect("the batch applies");
     assert_eq!(engine.applied(), Position(position));
 }
 
-pub fn get(engine: &dyn Engine, tree: u64, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+pub(super) fn get(engine: &dyn Engine, tree: u64, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     let snapshot = engine.snapshot().expect("a snapshot");
     let value = snapshot.get(TreeId(tree), key.as_ref()).expect("get answers");
     value.map(|value| value.into_owned())
 }
 
-pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// All rows of a tree, read forward; `None` if there is no such tree. Checks that reading backward and the order agree.
 pub fn rows_of(snapshot: &dyn Snapshot, tree: TreeId) -> Option<Rows> {
@@ -159,7 +159,7 @@ pub fn assert_same(model: &dyn Engine, engine: &dyn Engine, trees: impl Iterator
     }
 }
 
-pub fn assert_same_rows(model: &dyn Snapshot, engine: &dyn Snapshot, tree: TreeId) {
+pub(super) fn assert_same_rows(model: &dyn Snapshot, engine: &dyn Snapshot, tree: TreeId) {
     let (left, right) = (rows_of(model, tree), rows_of(engine, tree));
     if left == right {
         return;

@@ -12,7 +12,7 @@ use super::Bench;
 
 type Case = fn(&Bench<'_>);
 
-pub const ALL: &[(&str, Case)] = &[
+pub(super) const ALL: &[(&str, Case)] = &[
     ("a new engine is empty", trees::a_new_engine_is_empty),
     ("create and drop are idempotent", trees::create_and_drop_are_idempotent),
     ("tree options are checked", trees::options_are_checked),
@@ -43,6 +43,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("no state is durable before its log", durable::no_state_before_its_log),
     ("checkpoints during writes", durable::checkpoints_during_writes),
     ("bulk load", bulk::loads),
+    ("many bulk loads behind one batch", bulk::many_behind_one_batch),
     ("bulk load refuses", bulk::refuses),
     ("bulk load during batches", bulk::during_batches),
     ("a crash leaves a bulk load empty or whole", bulk::empty_or_whole),

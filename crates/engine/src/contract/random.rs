@@ -18,15 +18,17 @@ const TREES: u64 = 6;
 const STEPS: u64 = 120;
 const HELD_MAX: usize = 4;
 
-pub fn run(factory: &dyn Factory, seed: u64) {
+pub(super) fn run(factory: &dyn Factory, seed: u64) {
     let bench = Bench::new(factory);
     let mut history = History::new(seed);
     let mut engine = bench.open();
     for _ in 0..STEPS {
         let crash = history.step(&*engine);
+        engine.validate();
         if crash {
             history.drop_snapshots();
             engine = bench.crash_with(engine, history.random.next_u64());
+            engine.validate();
             history.recovered(&*engine);
         }
     }

@@ -16,6 +16,8 @@
 
 use std::ops::Range;
 
+use arbor_base::paranoid;
+
 use super::{Block, Spans};
 use crate::key_index::{Heads, common_prefix};
 use crate::packed::{self, PackedInts};
@@ -46,10 +48,16 @@ pub struct BlockBuilder {
 impl BlockBuilder {
     #[inline]
     pub fn push(&mut self, entry: Entry<'_>) {
+        debug_assert!(self.precedes(entry.key, entry.seq), "E1: {:?} comes too late", entry.key);
         self.keys.extend_from_slice(entry.key);
         self.values.extend_from_slice(entry.value);
         let (key_end, value_end) = (self.keys.len() as u32, self.values.len() as u32);
         self.rows.push(Row { key_end, value_end, seq: entry.seq.0, kind: entry.kind });
+    }
+
+    /// Returns true if an entry with this key and number may follow the last row (E1).
+    fn precedes(&self, key: &[u8], seq: Seq) -> bool {
+        self.rows.last().is_none_or(|last| self.last_key() < key || (self.last_key() == key && seq.0 <= last.seq))
     }
 
     /// Appends rows of another block.
@@ -58,6 +66,7 @@ impl BlockBuilder {
         if range.is_empty() {
             return;
         }
+        debug_assert!(self.precedes(block.key(range.start), block.seq(range.start)), "E1: the rows follow");
         let (keys_from, keys_before) = (block.keys.range(range.start, range.end).0, self.keys.len());
         let (values_from, values_before) = (block.values.range(range.start, range.end).0, self.values.len());
         self.keys.extend_from_slice(block.keys.slices(&block.bytes, &range));
@@ -135,6 +144,8 @@ impl BlockBuilder {
 
     /// Appends the raw form.
     pub fn encode(&self, raw: &mut Vec<u8>) {
+        let start = raw.len();
+        assert!(self.keys.len().max(self.values.len()) <= u32::MAX as usize, "ends of keys and values are 4 bytes");
         let prefix = common_prefix(self.first_key(), self.last_key());
         let suffix = self.fixed(|row| row.key_end).map(|len| len - prefix).filter(|len| (1..=SUFFIX_MAX).contains(len));
         let plain = if self.is_plain() { FLAG_PLAIN } else { 0 };
@@ -152,6 +163,12 @@ impl BlockBuilder {
             None => (0..self.rows.len()).for_each(|at| raw.extend(self.key(at).get(prefix..).unwrap_or_default())),
         }
         raw.extend_from_slice(&self.values);
+        paranoid!(self.is_read_from(raw.get(start..).unwrap_or_default()), "a block is read as it was written");
+    }
+
+    fn is_read_from(&self, raw: &[u8]) -> bool {
+        let same = |block: Block| block.len() == self.rows.len() && block.last_key() == self.last_key();
+        Block::decode(raw).is_ok_and(same)
     }
 
     /// The one length of all keys, or of all values.

@@ -110,6 +110,7 @@ impl Block {
 
     #[inline]
     pub fn entry(&self, at: usize) -> Entry<'_> {
+        debug_assert!(at < self.rows, "row {at} of {}", self.rows);
         Entry { key: self.key(at), seq: self.seq(at), kind: self.kind(at), value: self.value(at) }
     }
 
@@ -172,11 +173,13 @@ impl Block {
     }
 
     pub fn with_reach(mut self, from: &[u8], to: Option<&[u8]>) -> Block {
+        debug_assert!(to.is_none_or(|to| from < to), "R1: a block reaches some keys");
         self.reach = Some(Box::new((from.to_vec(), to.map(<[u8]>::to_vec))));
         self
     }
 
     pub fn with_as_of(mut self, as_of: Seq) -> Block {
+        debug_assert!(self.max_seq <= as_of, "R1: no row is newer than what was merged in");
         self.as_of = as_of;
         self
     }

@@ -70,6 +70,7 @@ impl<T> Cell<T> {
         }
         let before = self.place.compare_and_swap(&*current, None);
         let same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, cached));
+        debug_assert!(before.is_some(), "M3: only the holder of the queue's entry empties the cell");
         if same { Evicted::Freed } else { Evicted::InUse }
     }
 

@@ -34,6 +34,7 @@ const SLACK_PERCENT: u64 = 10;
 const SLACK_BYTES_MAX: u64 = 8 << 20;
 /// but of small budgets at most one part in this many.
 const SLACK_PARTS: u64 = 8;
+const _: () = assert!(100 / SLACK_PARTS + SLACK_PERCENT < 100, "most of a budget can be charged");
 
 /// The part of the limit that nodes and metas may take before writers are slowed for them, in percent.
 const RESIDENT_PERCENT: u64 = 30;
@@ -186,7 +187,8 @@ impl Charge {
     /// Changes how much is taken. Growing makes room.
     pub fn resize(&mut self, bytes: u64) {
         let more = bytes.wrapping_sub(self.bytes);
-        self.shared.used.fetch_add(more, Ordering::Relaxed);
+        let before = self.shared.used.fetch_add(more, Ordering::Relaxed);
+        debug_assert!(before >= self.bytes, "M1: {before} are used, {} of them here", self.bytes);
         if let Some(held) = self.shared.held(self.hold) {
             held.fetch_add(more, Ordering::Relaxed);
         }
@@ -204,7 +206,8 @@ impl Charge {
 
     fn unpin(&mut self) {
         if let Some(held) = self.shared.held(std::mem::replace(&mut self.hold, Hold::Evictable)) {
-            held.fetch_sub(self.bytes, Ordering::Relaxed);
+            let before = held.fetch_sub(self.bytes, Ordering::Relaxed);
+            debug_assert!(before >= self.bytes, "M1: {before} are held, {} of them here", self.bytes);
         }
     }
 }
@@ -212,7 +215,8 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.unpin();
-        self.shared.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = self.shared.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        debug_assert!(before >= self.bytes, "M1: {before} are used, {} of them here", self.bytes);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arbor_base::sometimes;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Something that owns cells.
@@ -44,7 +45,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn push(&self, owner: Weak<dyn Evictable>, item: u32) {
+    pub(super) fn push(&self, owner: Weak<dyn Evictable>, item: u32) {
         let mut shard = self.shard(self.tail.fetch_add(1, Ordering::Relaxed));
         shard.items.push_back((owner, item));
         self.len.fetch_add(1, Ordering::Relaxed);
@@ -57,14 +58,17 @@ impl Queue {
     }
 
     /// Frees one item. False when there is none, or when all of them are used faster than they are passed by.
-    pub fn evict_one(&self) -> bool {
+    pub(super) fn evict_one(&self) -> bool {
         let tries = 2 * self.len.load(Ordering::Relaxed) + SHARDS;
         for _ in 0..tries {
             let Some((owner, item)) = self.pop() else { return false };
             let Some(alive) = owner.upgrade() else { continue };
             match alive.evict(item) {
                 Evicted::Freed => return true,
-                Evicted::InUse => self.push(owner, item),
+                Evicted::InUse => {
+                    sometimes!("ftree: what is in use stays in the cache");
+                    self.push(owner, item);
+                }
                 Evicted::Gone => {}
             }
         }
@@ -78,7 +82,8 @@ impl Queue {
             }
             let popped = self.shard(self.head.fetch_add(1, Ordering::Relaxed)).items.pop_front();
             if popped.is_some() {
-                self.len.fetch_sub(1, Ordering::Relaxed);
+                let before = self.len.fetch_sub(1, Ordering::Relaxed);
+                debug_assert!(before > 0, "an item is counted before it can be taken");
                 return popped;
             }
         }
@@ -90,7 +95,7 @@ impl Queue {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 }

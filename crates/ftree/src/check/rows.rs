@@ -16,7 +16,7 @@ use crate::tree::Bounds;
 use crate::{Entry, Kind, RangeTombstone, Result, Seq};
 
 /// Everything found of the keys within bounds. Tables are added newest first.
-pub struct Rows {
+pub(super) struct Rows {
     bounds: Bounds,
     versions: BTreeMap<Vec<u8>, Vec<Version>>,
     /// With how many of `settled` are newer.
@@ -32,12 +32,12 @@ struct Version {
 }
 
 impl Rows {
-    pub fn new(bounds: Bounds) -> Rows {
+    pub(super) fn new(bounds: Bounds) -> Rows {
         Rows { bounds, versions: BTreeMap::new(), tombstones: Vec::new(), settled: Vec::new() }
     }
 
     /// Adds what can be read of a table that is older than those before. Damage goes to the report.
-    pub fn add(&mut self, io: &Io, table: &Arc<Table>, report: &mut Report) {
+    pub(super) fn add(&mut self, io: &Io, table: &Arc<Table>, report: &mut Report) {
         let place = format!("{} at {}", io.file.path().display(), table.meta.offset);
         let body = match table.body(io) {
             Ok(body) => body,
@@ -79,7 +79,7 @@ impl Rows {
     }
 
     /// Hands out the newest state of each key.
-    pub fn resolve(
+    pub(super) fn resolve(
         mut self,
         io: &Io,
         updates: Option<&dyn UpdateFunction>,

@@ -19,7 +19,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Whole blocks of a file, those in free extents as well.
 #[derive(Default)]
-pub struct Scan {
+pub(super) struct Scan {
     /// Chunks of the newest catalogue, by number.
     pub chunks: BTreeMap<u32, Chunk>,
     /// Topmost node of the newest generation, by tree.
@@ -29,14 +29,14 @@ pub struct Scan {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Root {
+pub(super) struct Root {
     pub pointer: NodePointer,
     pub generation: u64,
     pub level: u8,
 }
 
 /// Pieces that cannot be read are passed over; their offsets go to `unreadable`.
-pub fn scan(io: &Io, unreadable: &mut Vec<u64>) -> Result<Scan> {
+pub(super) fn scan(io: &Io, unreadable: &mut Vec<u64>) -> Result<Scan> {
     let mut scan = Scan::default();
     let file_bytes = io.file.len()?;
     let mut at = DATA_BEGIN;

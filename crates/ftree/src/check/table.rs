@@ -11,7 +11,7 @@ use crate::table::{HEADER_BYTES, Table, TableBody, TableMeta};
 use crate::{Kind, Seq};
 
 /// Reads the whole table, its blobs included, and compares it with its meta, index and filter.
-pub fn check(io: &Io, table: &Arc<Table>, report: &mut Report) {
+pub(super) fn check(io: &Io, table: &Arc<Table>, report: &mut Report) {
     let place = format!("{} at {}", io.file.path().display(), table.meta.offset);
     let body = match table.body(io) {
         Ok(body) => body,

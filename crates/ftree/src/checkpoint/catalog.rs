@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::node_block::NodePointer;
 use crate::{Codec, Seq, TreeSettings};
 
-pub const MAGIC: [u8; 8] = *b"ArborCat";
+pub(crate) const MAGIC: [u8; 8] = *b"ArborCat";
 const ALIGNMENT: usize = 4096;
 const HEADER_BYTES: usize = 40;
 const SETTINGS_BYTES: usize = 30;
@@ -32,10 +32,11 @@ const ROW_BYTES_MIN: usize = 32 + SETTINGS_BYTES + 1;
 const ROW_BYTES_MAX: usize = ROW_BYTES_MIN + NodePointer::BYTES;
 /// 64 KiB with header and checksum.
 const ROWS_PER_CHUNK: usize = (16 * ALIGNMENT - HEADER_BYTES - 8) / ROW_BYTES_MAX;
+const _: () = assert!(HEADER_BYTES == MAGIC.len() + 2 * 8 + 4 * 4 && SETTINGS_BYTES == 1 + 4 + 6 * 4 + 1);
 
 /// One tree of a durable state.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CatalogTree {
+pub(crate) struct CatalogTree {
     pub id: TreeId,
     pub created: Seq,
     pub settings: TreeSettings,
@@ -48,7 +49,7 @@ pub struct CatalogTree {
 
 /// A chunk that is whole.
 #[derive(Debug)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     pub generation: u64,
     pub number: u32,
     pub chunks: u32,
@@ -57,7 +58,9 @@ pub struct Chunk {
     pub bytes: usize,
 }
 
-pub fn encode(generation: u64, applied: Seq, trees: &[CatalogTree]) -> Vec<u8> {
+/// Requires: each tree once, in the order of ids.
+pub(crate) fn encode(generation: u64, applied: Seq, trees: &[CatalogTree]) -> Vec<u8> {
+    assert!(trees.is_sorted_by(|one, next| one.id < next.id), "a state has one incarnation of each tree");
     let chunks = trees.len().div_ceil(ROWS_PER_CHUNK);
     let mut out = Vec::with_capacity(chunks * ALIGNMENT + trees.len() * ROW_BYTES_MAX);
     for (number, rows) in trees.chunks(ROWS_PER_CHUNK).enumerate() {
@@ -75,11 +78,12 @@ pub fn encode(generation: u64, applied: Seq, trees: &[CatalogTree]) -> Vec<u8> {
         out.extend_from_slice(&sum.to_le_bytes());
         out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
     }
+    assert!(decode(&out, generation).is_some_and(|read| read == trees), "the catalogue is read as it was written");
     out
 }
 
 /// All trees of a whole catalogue.
-pub fn decode(bytes: &[u8], generation: u64) -> Option<Vec<CatalogTree>> {
+pub(crate) fn decode(bytes: &[u8], generation: u64) -> Option<Vec<CatalogTree>> {
     let mut trees = Vec::new();
     let (mut rest, mut number) = (bytes, 0);
     while !rest.is_empty() {
@@ -98,7 +102,7 @@ pub fn decode(bytes: &[u8], generation: u64) -> Option<Vec<CatalogTree>> {
 
 impl Chunk {
     /// The chunk that begins with these bytes, of which there may be more.
-    pub fn decode(bytes: &[u8]) -> Option<Chunk> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Chunk> {
         let mut fields = Fields::new(bytes);
         if fields.bytes(MAGIC.len())? != MAGIC {
             return None;
@@ -122,6 +126,7 @@ impl Chunk {
 
 impl CatalogTree {
     fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
         for number in [self.id.0, self.created.0, self.rows, self.bytes] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -130,6 +135,7 @@ impl CatalogTree {
         if let Some(root) = &self.root {
             root.encode(out);
         }
+        debug_assert!(matches!(out.len() - begin, ROW_BYTES_MIN | ROW_BYTES_MAX), "a row has one of two lengths");
     }
 
     fn decode(fields: &mut Fields<'_>) -> Option<CatalogTree> {

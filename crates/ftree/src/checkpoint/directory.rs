@@ -19,7 +19,7 @@ const LOCK_FILE: &str = "ftree.lock";
 const NEW_FILE: &str = "ftree.new";
 
 /// Takes the directory, and makes a data file if there is none. A file that is there is not touched.
-pub fn take(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
+pub(super) fn take(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
     let disk = &*options.disk;
     disk.create_dir_all(dir).map_err(|error| failed(dir, error))?;
     let lock = disk.lock(&dir.join(LOCK_FILE)).map_err(|error| failed(dir, error))?;
@@ -30,7 +30,7 @@ pub fn take(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
 }
 
 /// Locks a directory that has a data file, for tools that only read it.
-pub fn take_existing(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn Lock>> {
+pub(super) fn take_existing(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn Lock>> {
     let path = dir.join(DATA_FILE);
     if !disk.exists(&path).map_err(|error| failed(dir, error))? {
         return Err(Error::CannotOpen { path: path.display().to_string(), reason: "there is no such file".to_owned() });

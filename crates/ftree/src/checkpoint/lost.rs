@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arbor_base::TreeId;
+use arbor_base::{TreeId, sometimes};
 
 use super::node_block::NodeOnDisk;
 use crate::io::Io;
@@ -23,7 +23,7 @@ const LAST_KEY: [u8; 64] = [0xff; 64];
 const RAW_BYTES: u64 = 1 << 30;
 
 /// Takes all space of the file that is not among `named` (offsets and lengths).
-pub fn unnamed(io: &Io, mut named: Vec<(u64, u64)>) -> Result<Vec<Extent>> {
+pub(super) fn unnamed(io: &Io, mut named: Vec<(u64, u64)>) -> Result<Vec<Extent>> {
     named.sort_unstable();
     named.push((io.space.file_bytes(), 0));
     let mut taken = Vec::new();
@@ -38,7 +38,7 @@ pub fn unnamed(io: &Io, mut named: Vec<(u64, u64)>) -> Result<Vec<Extent>> {
 }
 
 /// The node in whose place one cannot be read. `own`: an extent for the leaf; `held`: what it keeps besides.
-pub fn node(
+pub(super) fn node(
     tree: TreeId,
     level: u8,
     bounds: &Bounds,
@@ -47,6 +47,7 @@ pub fn node(
     held: &[Arc<Extent>],
     io: &Io,
 ) -> Arc<Inner> {
+    sometimes!("ftree: a placeholder comes for a damaged node");
     let pointer = disk.pointer;
     let meta = TableMeta {
         offset: own.offset(),

@@ -21,19 +21,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arbor_base::{Fields, TreeId, put_text};
+use arbor_base::{Fields, TreeId, paranoid, put_text};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::space::Extent;
 use crate::table::{Table, TableMeta};
 use crate::tree::{Child, Inner, Slot};
 
-pub const MAGIC: [u8; 8] = *b"ArborNod";
+pub(crate) const MAGIC: [u8; 8] = *b"ArborNod";
 const HEADER_BYTES: usize = 40;
 const SUM_BYTES: usize = 8;
 /// Lower bound, child and runs of a slot take this at least.
 const SLOT_BYTES_MIN: usize = 4 + 1 + 4;
 const RUN_BYTES: usize = 4 + 8;
+const _: () = assert!(HEADER_BYTES == MAGIC.len() + 2 * 4 + 2 * 8 + 2 * 4 && NodePointer::BYTES == 2 * 8 + 3 * 4);
 
 /// Location of a node's block. Several small nodes of one checkpoint share an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +63,7 @@ impl std::fmt::Debug for NodeOnDisk {
 
 /// A decoded block.
 #[derive(Debug)]
-pub struct NodeBlock {
+pub(crate) struct NodeBlock {
     pub tree: TreeId,
     pub generation: u64,
     pub level: u8,
@@ -71,7 +72,7 @@ pub struct NodeBlock {
 }
 
 #[derive(Debug)]
-pub struct SlotBlock {
+pub(crate) struct SlotBlock {
     pub from: Vec<u8>,
     /// Numbers among the tables, and bytes inside the slot.
     pub runs: Vec<(usize, u64)>,
@@ -79,7 +80,7 @@ pub struct SlotBlock {
 }
 
 #[derive(Debug)]
-pub enum ChildBlock {
+pub(crate) enum ChildBlock {
     Empty,
     Leaf(usize),
     Inner(NodePointer),
@@ -93,6 +94,7 @@ impl NodePointer {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.start.checked_add(self.bytes).is_some_and(|end| end <= self.extent_bytes), "{self:?}");
         out.extend_from_slice(&self.extent_offset.to_le_bytes());
         for number in [self.extent_bytes, self.start, self.bytes] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -110,7 +112,8 @@ impl NodePointer {
 }
 
 /// The block of a node. Requires: its children of kind [`Child::Inner`] were written.
-pub fn encode(tree: TreeId, generation: u64, node: &Inner) -> Vec<u8> {
+pub(crate) fn encode(tree: TreeId, generation: u64, node: &Inner) -> Vec<u8> {
+    assert!(node.slots.len() == node.pivots.len() + 1, "each slot but the first begins at a pivot");
     let mut tables = TableList::default();
     let mut slots = Vec::new();
     for (at, slot) in node.slots.iter().enumerate() {
@@ -129,7 +132,16 @@ pub fn encode(tree: TreeId, generation: u64, node: &Inner) -> Vec<u8> {
     out.extend_from_slice(&tables.encoded);
     out.extend_from_slice(&slots);
     out.extend_from_slice(&xxh3_64(&out).to_le_bytes());
+    assert!(out.len() == bytes, "the block says how long it is");
+    paranoid!(is_read_from(&out, tree, node), "a node is read as it was written");
     out
+}
+
+fn is_read_from(bytes: &[u8], tree: TreeId, node: &Inner) -> bool {
+    NodeBlock::decode(bytes).is_some_and(|(read, _)| {
+        let runs = read.slots.iter().map(|slot| slot.runs.len());
+        read.tree == tree && read.level == node.level && runs.eq(node.slots.iter().map(|slot| slot.runs.len()))
+    })
 }
 
 fn encode_slot(from: &[u8], slot: &Slot, tables: &mut TableList, out: &mut Vec<u8>) {
@@ -173,7 +185,7 @@ impl TableList {
 }
 
 /// The bytes of the block that may begin here, as it says itself; salvage asks.
-pub fn bytes_of_block(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn bytes_of_block(bytes: &[u8]) -> Option<usize> {
     let mut fields = Fields::new(bytes);
     (fields.bytes(MAGIC.len())? == MAGIC).then_some(())?;
     usize::try_from(fields.u32()?).ok().filter(|bytes| *bytes >= HEADER_BYTES + SUM_BYTES)
@@ -181,7 +193,7 @@ pub fn bytes_of_block(bytes: &[u8]) -> Option<usize> {
 
 impl NodeBlock {
     /// Decodes a block of exactly these bytes; also returns their checksum.
-    pub fn decode(bytes: &[u8]) -> Option<(NodeBlock, u64)> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(NodeBlock, u64)> {
         let (summed, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
         let sum = u64::from_le_bytes(sum.try_into().ok()?);
         if bytes_of_block(bytes)? != bytes.len() || xxh3_64(summed) != sum {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arbor_base::TreeId;
+use arbor_base::{TreeId, paranoid};
 
 use super::node_block::{self, NodeOnDisk, NodePointer};
 use crate::io::Io;
@@ -20,7 +20,7 @@ type Unwritten<'a> = (TreeId, &'a Inner);
 
 /// Afterwards every node of these trees is in the file (not synced). Returns the number written. An error leaves some
 /// written, and the others to the next checkpoint.
-pub fn write<'a>(io: &Io, generation: u64, roots: impl Iterator<Item = (TreeId, &'a Inner)>) -> Result<u64> {
+pub(super) fn write<'a>(io: &Io, generation: u64, roots: impl Iterator<Item = (TreeId, &'a Inner)>) -> Result<u64> {
     let mut levels: Vec<Vec<Unwritten<'a>>> = Vec::new();
     for (tree, root) in roots {
         collect(tree, root, &mut levels);
@@ -40,6 +40,11 @@ pub fn write<'a>(io: &Io, generation: u64, roots: impl Iterator<Item = (TreeId, 
 /// The node and its descendants by level, those without a place in the file. A node that has one has only such children.
 fn collect<'a>(tree: TreeId, node: &'a Inner, levels: &mut Vec<Vec<Unwritten<'a>>>) {
     if node.disk.get().is_some() {
+        paranoid!(
+            node.is_lost() || node.inner_children().all(|child| child.disk.get().is_some()),
+            "{tree}: {}",
+            node.level
+        );
         return;
     }
     for slot in &node.slots {
@@ -51,7 +56,7 @@ fn collect<'a>(tree: TreeId, node: &'a Inner, levels: &mut Vec<Vec<Unwritten<'a>
     if levels.len() <= level {
         levels.resize_with(level + 1, Vec::new);
     }
-    levels[level].push((tree, node));
+    levels.get_mut(level).expect("the list is that long").push((tree, node));
 }
 
 /// Blocks that will share one extent.
@@ -79,10 +84,11 @@ impl<'a> Packer<'_, 'a> {
         }
         self.bytes.resize(self.bytes.len().next_multiple_of(UNIT as usize), 0);
         let extent = Arc::new(self.io.space.allocate_reserved(self.bytes.len() as u64)?);
+        assert!(extent.bytes() <= u32::MAX.into(), "a pointer holds the length of its extent");
         self.io.file.write(extent.offset(), &self.bytes)?;
         self.io.counters.add(Counter::NodeBytesWritten, self.bytes.len() as u64);
         for (node, begin, end) in self.block_of.drain(..) {
-            let sum = self.bytes[..end].last_chunk().map_or(0, |sum| u64::from_le_bytes(*sum));
+            let sum = self.bytes.get(..end).and_then(<[u8]>::last_chunk).map_or(0, |sum| u64::from_le_bytes(*sum));
             let pointer = NodePointer {
                 extent_offset: extent.offset(),
                 extent_bytes: extent.bytes() as u32,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
-use arbor_base::TreeId;
+use arbor_base::{TreeId, paranoid};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::catalog::{self, CatalogTree};
@@ -42,7 +42,7 @@ pub struct Recovered {
     pub damage: Vec<Error>,
 }
 
-pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
+pub(crate) fn recover(io: &Arc<Io>) -> Result<Recovered> {
     let superblock = read_superblock(io)?;
     let mut claims = Claims { io, extents: HashMap::new(), tables: HashMap::new() };
     let (mut rows, mut catalog, mut damaged_catalog) = (Vec::new(), Vec::new(), None);
@@ -51,6 +51,7 @@ pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
         (rows, damaged_catalog) = read_catalog(io, pointer, superblock.generation)?;
     }
     let (roots, mut damage) = build_trees(&mut claims, &rows)?;
+    paranoid!(!damage.is_empty() || claims.bytes() == io.space.used_bytes(), "S2: what is in use has a name");
     damage.extend(damaged_catalog);
     let trees = rows.into_iter().zip(roots).map(|(row, root)| captured(row, root)).collect::<Vec<_>>();
     check_newest(io, superblock.applied, &trees)?;
@@ -136,6 +137,12 @@ struct Claims<'io> {
 }
 
 impl Claims<'_> {
+    /// Returns the length of all extents.
+    fn bytes(&self) -> u64 {
+        let extents = self.extents.values().map(|extent| extent.bytes());
+        extents.chain(self.tables.values().map(|table| table.extent_bytes())).sum()
+    }
+
     fn claim(&mut self, offset: u64, bytes: u64) -> Result<Arc<Extent>> {
         match self.extents.entry(offset) {
             Entry::Occupied(known) if known.get().bytes() == bytes => Ok(known.get().clone()),
@@ -214,10 +221,13 @@ fn build_trees(claims: &mut Claims<'_>, rows: &[CatalogTree]) -> Result<(Vec<Arc
         let mut children = below.into_iter();
         let build = |pending| build(claims.io, pending, &mut children, &mut spare);
         below = layer.into_iter().map(build).collect::<Result<Vec<_>>>()?;
+        assert!(children.next().is_none(), "a node is read because one above names it");
     }
     let mut roots = below.into_iter();
     let root = |row: &CatalogTree| row.root.and_then(|_| roots.next()).unwrap_or_else(Inner::empty);
-    Ok((rows.iter().map(root).collect(), damage))
+    let trees = rows.iter().map(root).collect();
+    assert!(roots.next().is_none(), "the topmost nodes are the roots that the catalogue names");
+    Ok((trees, damage))
 }
 
 /// Extents that nothing names, when nodes are lost.
@@ -245,32 +255,32 @@ impl Spare {
 
 /// Returns the nodes in the order of the requests, read in the order of their offsets.
 fn read_layer(claims: &mut Claims<'_>, requests: Vec<NodeRequest>, damage: &mut Vec<Error>) -> Result<Vec<Pending>> {
-    let mut order: Vec<usize> = (0..requests.len()).collect();
-    order.sort_unstable_by_key(|at| requests[*at].pointer.offset());
     let mut blocks: Vec<Option<NodeBlock>> = requests.iter().map(|_| None).collect();
-    let mut rest = &order[..];
-    while let [first, ..] = rest {
-        let begin = requests[*first].pointer.offset();
+    let mut order: Vec<(&NodeRequest, &mut Option<NodeBlock>)> = requests.iter().zip(&mut blocks).collect();
+    order.sort_unstable_by_key(|(request, _)| request.pointer.offset());
+    let mut rest = order.as_mut_slice();
+    while let [(first, _), ..] = rest {
+        let begin = first.pointer.offset();
         let mut end = begin;
-        let near = |at: &&usize| {
-            let pointer = &requests[**at].pointer;
+        let near = |(request, _): &&(&NodeRequest, &mut Option<NodeBlock>)| {
+            let pointer = &request.pointer;
             let next_end = pointer.offset() + u64::from(pointer.bytes);
             let fits = end == begin || (pointer.offset() <= end + GAP_BYTES_MAX && next_end - begin <= READ_BYTES_MAX);
             end = if fits { end.max(next_end) } else { end };
             fits
         };
-        let (together, others) = rest.split_at(rest.iter().take_while(near).count());
-        for at in together {
-            let pointer = &requests[*at].pointer;
+        let count = rest.iter().take_while(near).count();
+        let (together, others) = rest.split_at_mut(count);
+        for NodeRequest { pointer, .. } in together.iter().map(|(request, _)| request) {
             claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
         }
         let bytes = claims.io.file.read(begin, end - begin)?;
         claims.io.counters.add(Counter::NodeBytesRead, end - begin);
-        for at in together {
-            let NodeRequest { tree, pointer, level, .. } = &requests[*at];
+        for (NodeRequest { tree, pointer, level, .. }, found) in together {
             let from = (pointer.offset() - begin) as usize;
-            match decode_node(claims.io, *tree, pointer, &bytes[from..from + pointer.bytes as usize]) {
-                Ok(block) if level.is_none_or(|level| level == block.level) => blocks[*at] = Some(block),
+            let own = bytes.get(from..from + pointer.bytes as usize).unwrap_or_default();
+            match decode_node(claims.io, *tree, pointer, own) {
+                Ok(block) if level.is_none_or(|level| level == block.level) => **found = Some(block),
                 Ok(_) => damage.push(corrupt(claims.io, pointer.offset(), "an inner node of another level")),
                 Err(error) => damage.push(error),
             }
@@ -312,21 +322,19 @@ fn build(
         return Ok(lost::node(tree, level, &bounds, disk, own, &spare.held, io));
     };
     let pivots = KeyIndex::new(slots.iter().skip(1).map(|slot| &*slot.from));
+    let table = |number: usize| tables.get(number).cloned().expect("a block names its own tables, or does not decode");
     let mut built = Vec::with_capacity(slots.len());
     for slot in &slots {
         let child = match slot.child {
             ChildBlock::Empty => Child::Empty,
-            ChildBlock::Leaf(number) => Child::Leaf(tables[number].clone()),
+            ChildBlock::Leaf(number) => Child::Leaf(table(number)),
             ChildBlock::Inner(pointer) => {
                 let missing = || corrupt(io, pointer.offset(), "an inner node is missing");
                 Child::Inner(children.next().ok_or_else(missing)?)
             }
         };
-        built.push(Arc::new(Slot { runs: runs(slot, &tables), child, read_work: AtomicU64::new(0) }));
+        let runs = slot.runs.iter().map(|(number, bytes)| Run { table: table(*number), bytes: *bytes }).collect();
+        built.push(Arc::new(Slot { runs, child, read_work: AtomicU64::new(0) }));
     }
     Ok(Arc::new(Inner::of_parts(Arc::new(pivots), built, level, OnceLock::from(disk))))
-}
-
-fn runs(slot: &SlotBlock, tables: &[Arc<Table>]) -> Vec<Run> {
-    slot.runs.iter().map(|(number, bytes)| Run { table: tables[*number].clone(), bytes: *bytes }).collect()
 }

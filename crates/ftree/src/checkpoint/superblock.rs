@@ -23,17 +23,20 @@ use arbor_base::Fields;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Seq;
+use crate::space::DATA_BEGIN;
 
-pub const SLOT_BYTES: usize = 4096;
+pub(crate) const SLOT_BYTES: usize = 4096;
 /// Offsets of the slots; those of a pair are far apart.
-pub const SLOT_OFFSETS: [u64; 4] = [0, 1 << 20, 4096, (1 << 20) + 4096];
-pub const FORMAT_VERSION: u32 = 1;
+pub(crate) const SLOT_OFFSETS: [u64; 4] = [0, 1 << 20, 4096, (1 << 20) + 4096];
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"ArborFT1";
 const SUMMED: usize = SLOT_BYTES - 8;
+const _: () = assert!(SLOT_OFFSETS[3] + SLOT_BYTES as u64 <= DATA_BEGIN, "no extent begins before the slots end");
+const _: () = assert!(SLOT_OFFSETS[0] + SLOT_BYTES as u64 <= SLOT_OFFSETS[2] && SLOT_OFFSETS[2] < SLOT_OFFSETS[1]);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Superblock {
+pub(crate) struct Superblock {
     pub generation: u64,
     pub applied: Seq,
     pub file_bytes: u64,
@@ -41,7 +44,7 @@ pub struct Superblock {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CatalogPointer {
+pub(crate) struct CatalogPointer {
     pub offset: u64,
     /// 0: there is no copy.
     pub copy: u64,
@@ -51,14 +54,14 @@ pub struct CatalogPointer {
 
 impl CatalogPointer {
     /// Returns its offset, and that of its copy.
-    pub fn offsets(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = u64> {
         [self.offset, self.copy].into_iter().filter(|offset| *offset != 0)
     }
 }
 
 /// Contents of one slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub(crate) enum Found {
     Valid(Superblock),
     /// Whole, and of a format of the future.
     Newer(u32),
@@ -68,12 +71,12 @@ pub enum Found {
 }
 
 impl Superblock {
-    pub fn slots_of(generation: u64) -> [u64; 2] {
+    pub(crate) fn slots_of(generation: u64) -> [u64; 2] {
         let [first, second, third, fourth] = SLOT_OFFSETS;
         if generation.is_multiple_of(2) { [first, second] } else { [third, fourth] }
     }
 
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let catalog = self.catalog.unwrap_or(CatalogPointer { offset: 0, copy: 0, bytes: 0, checksum: 0 });
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(&MAGIC);
@@ -86,10 +89,11 @@ impl Superblock {
         }
         bytes.resize(SUMMED, 0);
         bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        assert!(Superblock::decode(&bytes) == Found::Valid(*self), "a superblock is read as it was written");
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> Found {
+    pub(crate) fn decode(bytes: &[u8]) -> Found {
         if !bytes.starts_with(&MAGIC) {
             return Found::Foreign;
         }
@@ -117,7 +121,7 @@ impl Superblock {
 }
 
 /// The newest of four slots, or why there is none.
-pub fn choose(slots: &[Found]) -> std::result::Result<Superblock, String> {
+pub(crate) fn choose(slots: &[Found]) -> std::result::Result<Superblock, String> {
     for slot in slots {
         if let Found::Newer(version) = slot {
             return Err(format!("written by a newer format ({version}; this version knows up to {FORMAT_VERSION})"));
@@ -141,7 +145,6 @@ pub fn choose(slots: &[Found]) -> std::result::Result<Superblock, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::DATA_BEGIN;
 
     fn superblock(generation: u64) -> Superblock {
         let catalog = CatalogPointer { offset: DATA_BEGIN, copy: 2 * DATA_BEGIN, bytes: 300, checksum: 77 };

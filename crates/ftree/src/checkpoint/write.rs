@@ -69,7 +69,7 @@ pub(super) struct RetainedState {
 }
 
 impl RetainedState {
-    pub fn of(trees: &[CapturedTree], catalog: Vec<Arc<Extent>>) -> RetainedState {
+    pub(super) fn of(trees: &[CapturedTree], catalog: Vec<Arc<Extent>>) -> RetainedState {
         RetainedState { _roots: trees.iter().map(|tree| tree.root.clone()).collect(), _catalog: catalog }
     }
 }
@@ -151,6 +151,9 @@ impl Checkpoints {
         let (pointer, catalog) = write_catalog(io, generation, &captured)?;
         self.barrier.wait_for_log(applied.position())?;
         self.sync("the data file")?;
+        let is_inside = |extent: &Arc<Extent>| extent.offset() + extent.bytes() <= io.space.file_bytes();
+        assert!(catalog.iter().all(is_inside), "S1: the catalogue is in the file");
+        assert!(Superblock::slots_of(generation) != Superblock::slots_of(state.generation), "step 4: another pair");
         state.held.push(RetainedState::of(&captured.trees, catalog));
         let superblock = Superblock { generation, applied, file_bytes: io.space.file_bytes(), catalog: pointer };
         for offset in Superblock::slots_of(generation) {
@@ -158,7 +161,8 @@ impl Checkpoints {
         }
         self.sync("the superblock")?;
         state.generation = generation;
-        self.durable.store(applied.0, Ordering::Release);
+        let before = self.durable.swap(applied.0, Ordering::AcqRel);
+        assert!(before <= applied.0, "the durable state does not go back: {before} to {}", applied.0);
         state.held.drain(..state.held.len() - 1);
         // Space that could not be returned now is tried again after the next checkpoint.
         let _ = io.space.return_space(&io.file);
@@ -178,6 +182,8 @@ fn write_catalog(io: &Io, generation: u64, captured: &Captured) -> Result<(Optio
     if captured.trees.is_empty() {
         return Ok((None, Vec::new()));
     }
+    let is_stored = |tree: &CapturedTree| tree.root.is_void() || tree.root.disk.get().is_some();
+    assert!(captured.trees.iter().all(is_stored), "step 1: the catalogue names nodes that are written");
     let row = |tree: &CapturedTree| CatalogTree {
         id: tree.id,
         created: tree.created,

@@ -25,6 +25,7 @@ use aligned::AlignedBuffer;
 const WRITE_BEHIND: u64 = 256 << 10;
 /// Direct writes go out in pieces of at most this much.
 const PIECE: usize = 1 << 20;
+const _: () = assert!((PIECE as u64).is_multiple_of(UNIT), "each direct write but the first begins at a unit");
 
 pub struct DataFile {
     file: Box<dyn File>,
@@ -196,6 +197,7 @@ impl DataFile {
 
     fn write_piece(&self, buffer: &mut AlignedBuffer, begin: u64, skip: usize, piece: &[u8]) -> Result<()> {
         let end = skip + piece.len();
+        debug_assert!(begin.is_multiple_of(UNIT) && end <= PIECE, "a piece of {end} bytes at {begin}");
         let whole = end.next_multiple_of(UNIT as usize);
         let bytes = buffer.bytes_mut().get_mut(..whole).expect("the buffer holds a piece");
         let (written, zeros) = bytes.split_at_mut(end);

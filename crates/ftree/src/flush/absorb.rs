@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arbor_base::sometimes;
+
 use super::{NewRun, attach, cut, runs};
 use crate::core::Core;
 use crate::counters::Counter;
@@ -37,10 +39,18 @@ impl Turn<'_> {
     fn absorb(&self, core: &Core, at_most: usize) -> Result<Option<u64>> {
         let generations: Vec<Arc<Generation>> = self.backlog.lock().iter().take(at_most).cloned().collect();
         let Some(last) = generations.last().map(|newest| newest.last) else { return Ok(None) };
+        assert!(last > self.backlog.absorbed(), "B1: {last:?} is absorbed after {:?}", self.backlog.absorbed());
+        if generations.len() > 1 {
+            sometimes!("ftree: several memtables are absorbed as one");
+        }
         let parts = parts_by_tree(&generations).into_iter();
         let prepared = parts.map(|(tree, parts)| Prepared::new(core, tree, parts, last)).collect::<Result<Vec<_>>>()?;
         let paid: i64 = prepared.into_iter().map(|prepared| prepared.install(core)).sum();
-        self.backlog.lock().drain(..generations.len());
+        let mut waiting = self.backlog.lock();
+        let still = waiting.iter().zip(&generations).all(|(waiting, absorbed)| Arc::ptr_eq(waiting, absorbed));
+        assert!(still && waiting.len() >= generations.len(), "B1: a generation waits until it is absorbed");
+        waiting.drain(..generations.len());
+        drop(waiting);
         self.backlog.absorbed.store(last.0, Ordering::Release);
         let bytes = generations.iter().map(|generation| generation.memtable.bytes()).sum();
         core.io.counters.add(Counter::AbsorbJobs, 1);
@@ -80,6 +90,7 @@ impl<'g> Prepared<'g> {
     fn new(core: &Core, tree: &'g Arc<Tree>, parts: Parts, last: Seq) -> Result<Prepared<'g>> {
         assert!(parts.iter().all(|part| part.max_seq() <= last), "B2: a part holds nothing newer than its generation");
         if core.is_unseen(tree, last) {
+            sometimes!("ftree: a dropped tree is not absorbed");
             return Ok(Prepared { tree, parts, cuts: Vec::new(), runs: Vec::new() });
         }
         let oldest = core.snapshots.oldest();
@@ -108,6 +119,9 @@ impl<'g> Prepared<'g> {
         assert!(oldest, "B1: the oldest frozen parts are absorbed");
         let frozen = current.frozen.iter().skip(self.parts.len()).cloned().collect();
         let mut root = without_ranges(current.root.clone(), &self.cuts);
+        let newest = root.totals().newest;
+        let is_newer = |run: &NewRun| run.table.meta.min_seq > newest;
+        assert!(self.runs.iter().all(is_newer), "I1: what is absorbed is newer than the root, which has {newest:?}");
         if !self.runs.is_empty() {
             root = root_of(root.level, attach(&root, &Bounds::all(), &self.runs), fanout(self.tree));
         }

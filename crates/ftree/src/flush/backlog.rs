@@ -30,7 +30,10 @@ impl Backlog {
     }
 
     pub fn add(&self, generation: Generation) {
-        self.lock().push_back(Arc::new(generation));
+        let mut waiting = self.lock();
+        let before = waiting.back().map_or(self.absorbed(), |before| before.last);
+        assert!(before < generation.last, "B1: {:?} was frozen after {before:?}", generation.last);
+        waiting.push_back(Arc::new(generation));
     }
 
     pub fn len(&self) -> usize {

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use crate::RangeTombstone;
 use crate::tree::{Bounds, Child, Inner, Placed, Slot};
 
 /// The node's content without what the tombstone covers; `None`: it covers no slot that holds anything.
 /// Requires: all in the node is older than the tombstone, and no snapshot that is registered is.
 pub fn cut(node: &Inner, own: &Bounds, tombstone: &RangeTombstone) -> Option<Vec<Placed>> {
+    debug_assert!(node.totals().newest < tombstone.seq, "I2: {tombstone:?} is newer than all below it");
     let range = Bounds { from: tombstone.from.clone(), to: tombstone.to.clone() };
     let mut changed = false;
     let mut content = node.placed(own);
@@ -30,6 +33,7 @@ fn cut_slot(slot: &Slot, bounds: &Bounds, range: &Bounds, tombstone: &RangeTombs
         return None;
     }
     if range.covers(bounds) {
+        sometimes!("ftree: a deleted range is unlinked");
         return Some(Slot::void());
     }
     let Child::Inner(inner) = &slot.child else { return None };

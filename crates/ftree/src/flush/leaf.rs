@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use super::absorb::fanout;
 use super::{Flushed, Job, runs};
 use crate::Result;
@@ -41,6 +43,12 @@ pub fn renew_leaf(core: &Core, job: &Job, large_values_from: u64) -> Result<Flus
 
 fn rewrite(core: &Core, job: &Job, consumed: &[Consumed], large_values_from: u64) -> Result<Flushed> {
     let leaves = runs::leaves(core, &job.tree, consumed, large_values_from)?;
+    match (consumed.len(), leaves.len()) {
+        (_, 0) => sometimes!("ftree: no row of a leaf is left"),
+        (1, 2..) => sometimes!("ftree: a leaf splits"),
+        (2.., 1) => sometimes!("ftree: small leaves are merged"),
+        _ => {}
+    }
     let moved = consumed.iter().map(|slot| slot.bytes).sum();
     let fanout = fanout(&job.tree);
     let done = job
@@ -59,6 +67,8 @@ fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
             break;
         }
         let runs = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
+        let follows = |last: &Consumed| last.bounds.to.as_ref() == Some(&bounds.from);
+        debug_assert!(consumed.last().is_none_or(follows), "a job takes neighbouring slots");
         consumed.push(Consumed { bounds, runs, child: slot.child.clone(), bytes: slot.buffered_bytes() });
     }
     (!consumed.is_empty()).then_some(consumed)
@@ -79,8 +89,12 @@ fn replace(node: &Inner, own: &Bounds, consumed: &[Consumed], leaves: &[(Vec<u8>
     if slots.len() > 1 && slots.iter().zip(consumed).any(|(slot, consumed)| slot.runs.len() > consumed.runs.len()) {
         return None;
     }
+    if slots.iter().zip(consumed).any(|(slot, consumed)| slot.runs.len() > consumed.runs.len()) {
+        sometimes!("ftree: a run arrives while its leaf is rewritten");
+    }
     let last = first + consumed.len() - 1;
     let bounds = Bounds { from: node.bounds_of(first, own).from, to: node.bounds_of(last, own).to };
+    assert!(leaves.iter().skip(1).all(|(from, _)| bounds.from < *from && bounds.contains(from)), "L1: {bounds:?}");
     let newer = slots.first()?.runs.iter().skip(consumed.first()?.runs.len()).cloned().collect();
     let mut content = node.placed(own);
     content.splice(first..=last, spread_runs(&Slot::new(newer, Child::Empty), halves(bounds, leaves)));

@@ -48,6 +48,7 @@ impl Job {
         let place = |at: usize| Place { level: node.level, bounds: node.bounds_of(at, own) };
         let (from, to) = (place(slots.start).bounds.from, place(slots.end.saturating_sub(1)).bounds.to);
         let within = node.slots.get(slots.clone()).unwrap_or_default();
+        debug_assert!(!within.is_empty(), "slots {slots:?} of {}", node.slots.len());
         Job {
             tree: tree.clone(),
             place: Place { level: node.level, bounds: Bounds { from, to } },
@@ -69,6 +70,7 @@ pub enum Flushed {
 
 /// Gives new runs, the newest, to the slots that they were made for.
 pub fn attach(node: &Inner, own: &Bounds, runs: &[NewRun]) -> Vec<Placed> {
+    debug_assert!(runs.iter().all(|run| run.reaches_into(own)), "C1: {own:?} gets runs of its own");
     let mut content = node.placed(own);
     for (at, placed) in content.iter_mut().enumerate() {
         let bounds = node.bounds_of(at, own);

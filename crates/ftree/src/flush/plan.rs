@@ -87,6 +87,7 @@ pub fn with_neighbour(node: &Inner, own: &Bounds, place: &Place, settings: &Tree
     let neighbour = [Some(at + 1), at.checked_sub(1)].into_iter().flatten().find(fits);
     let Some(neighbour) = neighbour else { return alone() };
     let (first, last) = (at.min(neighbour), at.max(neighbour));
+    debug_assert!(last - first == 1 && last < node.slots.len(), "slots {first} and {last} are neighbours");
     Bounds { from: node.bounds_of(first, own).from, to: node.bounds_of(last, own).to }
 }
 

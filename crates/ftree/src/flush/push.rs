@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use super::absorb::fanout;
 use super::{Flushed, Job, NewRun, attach, cut, runs};
 use crate::core::Core;
@@ -29,7 +31,10 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     let tables: Vec<(Arc<Table>, u64)> = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
     let tombstones = runs::total_tombstones(core, &tables, &bounds)?;
     let made = match runs::handed_down(core, &job.tree, &tables, &bounds, &child)? {
-        Some(whole) => whole,
+        Some(whole) => {
+            sometimes!("ftree: runs are handed down whole");
+            whole
+        }
         None => runs::of_tables(core, &job.tree, &tables, &bounds, &child)?,
     };
     let step = Step { bounds, tables, made, tombstones, fanout: fanout(&job.tree) };
@@ -76,6 +81,7 @@ impl Step {
                 Some(_) => Inner::void(node.level - 1),
             };
         }
+        assert!(child.level + 1 == node.level, "a child of level {} below level {}", child.level, node.level);
         let rest = Slot::new(slot.runs.iter().skip(self.tables.len()).cloned().collect(), Child::Empty);
         let below = attach(&child, &bounds, &self.made);
         let mut content = node.placed(own);

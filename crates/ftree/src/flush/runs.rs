@@ -21,6 +21,11 @@ pub struct NewRun {
 }
 
 impl NewRun {
+    /// Returns true if it was made for slots within these bounds.
+    pub fn reaches_into(&self, bounds: &Bounds) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|(part, _)| part.overlaps(bounds))
+    }
+
     /// Returns the bytes within the bounds; `None`: nothing. A slot that split since gets as much as what it was a part of.
     pub fn bytes_within(&self, bounds: &Bounds) -> Option<u64> {
         let parts = self.parts.iter().filter(|(part, _)| part.overlaps(bounds));
@@ -72,6 +77,7 @@ pub fn handed_down(
             return Ok(None);
         }
         let body = table.body(&core.io)?;
+        debug_assert!(last < child.slots.len(), "slots {first}..={last} of {}", child.slots.len());
         let part = |slot: usize| {
             let bounds = child.bounds_of(slot, bounds);
             let end = bounds.to.as_deref().map_or(body.block_count(), |to| body.blocks_before(to));

@@ -30,7 +30,7 @@ const TREE: TreeId = TreeId(1);
 
 #[test]
 fn scripts() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/flush");
+    let dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("testdata/flush");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(!paths.is_empty());

@@ -27,6 +27,7 @@ pub fn small_groups(node: &Inner, settings: &TreeSettings, skip: &dyn Fn(usize) 
     }
     groups.push(begin..node.slots.len());
     groups.retain(|group| group.len() > 1);
+    debug_assert!(groups.is_sorted_by(|one, next| one.end <= next.start), "no slot is in two groups: {groups:?}");
     groups
 }
 

@@ -20,6 +20,7 @@ const CHUNK_BYTES_MIN: usize = 512;
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
 /// Longer records get a chunk of their own, so that at most an eighth of a chunk is lost at its end.
 const OWN_CHUNK_BYTES: usize = CHUNK_BYTES_MAX / 8;
+const _: () = assert!(CHUNK_BYTES_MIN.is_multiple_of(ALIGNMENT) && OWN_CHUNK_BYTES <= CHUNK_BYTES_MAX);
 
 pub(super) struct Arena {
     chunks: Vec<(NonNull<u8>, Layout)>,
@@ -34,7 +35,7 @@ pub(super) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    pub fn new() -> Arena {
+    pub(super) fn new() -> Arena {
         Arena {
             chunks: Vec::new(),
             free: ptr::null_mut(),
@@ -45,12 +46,13 @@ impl Arena {
     }
 
     /// Bytes of all chunks.
-    pub fn held_bytes(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
     /// Memory for `bytes`, aligned to 8 and not initialised. Requires: `bytes > 0`.
-    pub fn allocate(&mut self, bytes: usize) -> *mut u8 {
+    pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
+        debug_assert!(bytes > 0, "an allocation has an address of its own");
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         if bytes > self.free_bytes {
             if bytes > OWN_CHUNK_BYTES {
@@ -62,6 +64,7 @@ impl Arena {
             self.free_bytes = chunk_bytes;
         }
         let start = self.free;
+        debug_assert!(self.free_bytes >= bytes && start.addr().is_multiple_of(ALIGNMENT), "{} left", self.free_bytes);
         // SAFETY: `free_bytes >= bytes` bytes from `free` on belong to the chunk in use.
         self.free = unsafe { self.free.add(bytes) };
         self.free_bytes -= bytes;
@@ -104,7 +107,7 @@ pub(super) struct Record(*mut u8);
 impl Record {
     /// Copies the entry into the arena. Requires: keys below 1 GiB, values below 4 GiB (MongoDB's documents end at
     /// 16 MB, and `txn` refuses longer ones).
-    pub fn store(arena: &mut Arena, entry: &Entry<'_>) -> Record {
+    pub(super) fn store(arena: &mut Arena, entry: &Entry<'_>) -> Record {
         let (key, value) = (entry.key, entry.value);
         assert!(
             key.len() < 1 << 30 && value.len() <= u32::MAX as usize,
@@ -126,20 +129,20 @@ impl Record {
         Record(start)
     }
 
-    pub fn address(self) -> *mut u8 {
+    pub(super) fn address(self) -> *mut u8 {
         self.0
     }
 
     /// # Safety
     /// `address` is that of a record ([`Record::address`]) whose arena outlives every use of what this returns, and the
     /// store of the record happened before this call.
-    pub unsafe fn from_address(address: *mut u8) -> Record {
+    pub(super) unsafe fn from_address(address: *mut u8) -> Record {
         Record(address)
     }
 
     /// # Safety
     /// The arena outlives `'a`.
-    pub unsafe fn entry<'a>(self) -> Entry<'a> {
+    pub(super) unsafe fn entry<'a>(self) -> Entry<'a> {
         // SAFETY: a `Record` is the address of a whole record, by `store` or by the caller of `from_address`; it does
         // not change (A2) and stays (A1).
         unsafe {
@@ -159,7 +162,7 @@ impl Record {
     ///
     /// # Safety
     /// The arena is alive.
-    pub unsafe fn precedes(self, key: &[u8], seq: Seq) -> bool {
+    pub(super) unsafe fn precedes(self, key: &[u8], seq: Seq) -> bool {
         // SAFETY: the arena outlives this call.
         let entry = unsafe { self.entry() };
         match entry.key.cmp(key) {
@@ -170,7 +173,7 @@ impl Record {
     }
 
     /// Prefetches the record, which is needed soon.
-    pub fn prefetch(self) {
+    pub(super) fn prefetch(self) {
         prefetch(self.0.cast::<[u8; 2 * 64]>());
     }
 }

@@ -79,11 +79,3 @@ impl<H: Holder> Cursor<H> {
         self.holder.list().entry(self.place)
     }
 }
-
-impl<'a> MemCursor<'a> {
-    /// As `entry`, living as long as the part.
-    pub fn entry_of_part(&self) -> Option<Entry<'a>> {
-        let part: &'a MemTree = self.holder;
-        part.list().entry(self.place)
-    }
-}

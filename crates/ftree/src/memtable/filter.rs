@@ -23,7 +23,7 @@ const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 pub(super) struct Salt(u64);
 
 impl Salt {
-    pub fn of(tree: TreeId) -> Salt {
+    pub(super) fn of(tree: TreeId) -> Salt {
         Salt(tree.0.wrapping_add(1).wrapping_mul(MIX).rotate_left(32).wrapping_mul(MIX))
     }
 }
@@ -31,23 +31,23 @@ impl Salt {
 impl MemFilter {
     /// One byte per 64 of the memtable: 20 bits a key for rows of 120 bytes with 30 to 40 bytes around them, 8 for rows of
     /// nothing but a short key.
-    pub fn new(limit_bytes: u64) -> MemFilter {
+    pub(super) fn new(limit_bytes: u64) -> MemFilter {
         let words = (limit_bytes / 64 / 8).clamp(64, 1 << 20).next_power_of_two();
         MemFilter { words: (0..words).map(|_| AtomicU64::new(0)).collect(), shift: 64 - words.trailing_zeros() }
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         8 * self.words.len() as u64
     }
 
-    pub fn add(&self, hash: u64, salt: Salt) {
+    pub(super) fn add(&self, hash: u64, salt: Salt) {
         let (word, bits) = self.place(hash, salt);
         if word.load(Ordering::Relaxed) & bits != bits {
             word.fetch_or(bits, Ordering::Relaxed);
         }
     }
 
-    pub fn may_contain(&self, hash: u64, salt: Salt) -> bool {
+    pub(super) fn may_contain(&self, hash: u64, salt: Salt) -> bool {
         let (word, bits) = self.place(hash, salt);
         word.load(Ordering::Relaxed) & bits == bits
     }

@@ -18,7 +18,7 @@ pub(super) struct Generation {
 
 impl Generation {
     /// `charge`: what the memory is charged to.
-    pub fn new(limit_bytes: u64, charge: Option<Charge>) -> Generation {
+    pub(super) fn new(limit_bytes: u64, charge: Option<Charge>) -> Generation {
         let generation = Generation {
             filter: MemFilter::new(limit_bytes),
             bytes: AtomicU64::new(0),
@@ -29,22 +29,22 @@ impl Generation {
         generation
     }
 
-    pub fn filter(&self) -> &MemFilter {
+    pub(super) fn filter(&self) -> &MemFilter {
         &self.filter
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Notes that the parts take more memory. Parts grow by whole chunks, so this is not called per entry.
-    pub fn grow(&self, bytes: u64) {
+    pub(super) fn grow(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.charge();
     }
 
     /// Notes one more part, of this many bytes without its entries.
-    pub fn add_part(&self, bytes: u64) {
+    pub(super) fn add_part(&self, bytes: u64) {
         self.parts_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.charge();
     }

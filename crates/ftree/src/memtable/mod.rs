@@ -79,7 +79,8 @@ impl Memtable {
 
     /// From now on nothing may be inserted. Requires: no insert under way.
     pub fn seal(&self) {
-        self.parts().sealed = true;
+        let before = std::mem::replace(&mut self.parts().sealed, true);
+        assert!(!before, "a memtable is frozen once");
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {

@@ -5,21 +5,23 @@ pub(super) struct Order(pub u64);
 
 impl Order {
     /// Returns the order of `len` slots that were filled in order.
-    pub fn sorted(len: usize) -> Order {
+    pub(super) fn sorted(len: usize) -> Order {
         (0..len).fold(Order(0), |order, at| order.with_next_at(at))
     }
 
-    pub fn len(self) -> usize {
+    pub(super) fn len(self) -> usize {
         (self.0 & 15) as usize
     }
 
     /// Requires: `place < len`.
-    pub fn slot(self, place: usize) -> usize {
+    pub(super) fn slot(self, place: usize) -> usize {
+        debug_assert!(place < self.len(), "place {place} of {}", self.len());
         ((self.0 >> (4 + 4 * place)) & 15) as usize
     }
 
     /// With the next slot, number `len`, at that place. Requires: `place <= len < 15`.
-    pub fn with_next_at(self, place: usize) -> Order {
+    pub(super) fn with_next_at(self, place: usize) -> Order {
+        debug_assert!(place <= self.len() && self.len() < 15, "place {place} of {}", self.len());
         let (len, places) = (self.0 & 15, self.0 >> 4);
         let before = (1 << (4 * place)) - 1;
         let places = (places & before) | (len << (4 * place)) | ((places & !before) << 4);

@@ -18,10 +18,15 @@
 //!   For a later `visible`, seek again.
 //! - (L6) `finger` holds, for each level, the last leaf before the entry inserted last. They are all current leaves.
 #![allow(unsafe_code)]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "slots are below CAPACITY and levels below LEVELS_MAX, as orders and towers are made; nothing comes from a file"
+)]
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
+use arbor_base::sometimes;
 use parking_lot::Mutex;
 
 use super::arena::{Arena, Record, prefetch};
@@ -67,6 +72,7 @@ struct Leaf {
 }
 
 const _: () = assert!(align_of::<Leaf>() <= 8);
+const _: () = assert!(CAPACITY <= 15, "an order names each slot with four bits and counts them with four");
 
 /// Position of a cursor: on an entry of a leaf, as the leaf was when the cursor came to it.
 #[derive(Clone, Copy)]
@@ -100,7 +106,7 @@ struct Slot {
 struct LeafRef<'a>(NonNull<Leaf>, PhantomData<&'a SkipList>);
 
 impl SkipList {
-    pub fn new() -> SkipList {
+    pub(super) fn new() -> SkipList {
         SkipList {
             first: AtomicPtr::new(ptr::null_mut()),
             levels: AtomicUsize::new(1),
@@ -113,7 +119,7 @@ impl SkipList {
     }
 
     /// Returns by how many bytes the list's memory grew.
-    pub fn insert(&self, entry: &Entry<'_>) -> usize {
+    pub(super) fn insert(&self, entry: &Entry<'_>) -> usize {
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
         let held_bytes = writer.arena.held_bytes();
@@ -125,11 +131,11 @@ impl SkipList {
         writer.arena.held_bytes() - held_bytes
     }
 
-    pub fn seek_first(&self) -> Place {
+    pub(super) fn seek_first(&self) -> Place {
         self.first().map_or(Place::NONE, |leaf| leaf.place(0))
     }
 
-    pub fn seek_last(&self) -> Place {
+    pub(super) fn seek_last(&self) -> Place {
         let Some(mut leaf) = self.first() else { return Place::NONE };
         for level in (0..self.levels.load(Ordering::Relaxed)).rev() {
             while let Some(next) = leaf.next(level) {
@@ -140,7 +146,7 @@ impl SkipList {
     }
 
     /// The first entry at or after (`key`, `seq`) in the order E1.
-    pub fn seek(&self, key: &[u8], seq: Seq) -> Place {
+    pub(super) fn seek(&self, key: &[u8], seq: Seq) -> Place {
         let (Some(first), target) = (self.first(), Target::new(key, seq)) else { return Place::NONE };
         let leaf = self.descend(first, &target, |_, _| ());
         let order = leaf.order();
@@ -152,7 +158,7 @@ impl SkipList {
     }
 
     /// The last entry before (`key`, `seq`).
-    pub fn seek_before(&self, key: &[u8], seq: Seq) -> Place {
+    pub(super) fn seek_before(&self, key: &[u8], seq: Seq) -> Place {
         let (Some(first), target) = (self.first(), Target::new(key, seq)) else { return Place::NONE };
         let leaf = self.descend(first, &target, |_, _| ());
         let order = leaf.order();
@@ -161,7 +167,7 @@ impl SkipList {
     }
 
     /// The following entry. Requires: `place` came from this list.
-    pub fn next(&self, place: Place) -> Place {
+    pub(super) fn next(&self, place: Place) -> Place {
         let Some(mut leaf) = self.leaf(place.leaf) else { return Place::NONE };
         let (mut order, mut at) = (place.order, place.at + 1);
         if at == order.len() {
@@ -173,7 +179,7 @@ impl SkipList {
     }
 
     /// The entry before. Requires: `place` came from this list.
-    pub fn prev(&self, place: Place) -> Place {
+    pub(super) fn prev(&self, place: Place) -> Place {
         let Some(mut leaf) = self.leaf(place.leaf) else { return Place::NONE };
         let (mut order, mut at) = (place.order, place.at);
         if at == 0 {
@@ -186,7 +192,7 @@ impl SkipList {
     }
 
     /// Requires: `place` came from this list.
-    pub fn entry(&self, place: Place) -> Option<Entry<'_>> {
+    pub(super) fn entry(&self, place: Place) -> Option<Entry<'_>> {
         let record = self.leaf(place.leaf)?.slot(place.order.slot(place.at)).record;
         // SAFETY: the arena lives as long as the list.
         Some(unsafe { record.entry() })
@@ -200,6 +206,7 @@ impl SkipList {
 
     fn insert_behind<'a>(&'a self, writer: &mut Writer, first: LeafRef<'a>, slot: Slot, target: &Target<'_>) {
         let leaf = self.find_for_insert(writer, first, target);
+        debug_assert!(leaf.is_first() || leaf.fence().precedes(target), "L3: nothing comes in before the fence");
         let order = leaf.order();
         let at = leaf.position(order, target);
         if order.len() < CAPACITY {
@@ -259,6 +266,8 @@ impl SkipList {
     }
 
     fn split<'a>(&'a self, writer: &mut Writer, leaf: LeafRef<'a>, order: Order, at: usize, slot: Slot) {
+        debug_assert!(order.len() == CAPACITY, "L4: only full leaves are replaced");
+        sometimes!("ftree: a leaf of a memtable splits");
         let mut slots = [slot; CAPACITY + 1];
         for (i, place) in slots.iter_mut().enumerate().filter(|(i, _)| *i != at) {
             *place = leaf.slot(order.slot(if i < at { i } else { i - 1 }));
@@ -400,7 +409,7 @@ impl SkipList {
 }
 
 impl Place {
-    pub const NONE: Place = Place { leaf: ptr::null_mut(), order: Order(0), at: 0 };
+    pub(super) const NONE: Place = Place { leaf: ptr::null_mut(), order: Order(0), at: 0 };
 }
 
 impl<'a> LeafRef<'a> {

@@ -17,6 +17,7 @@
 
 use std::ops::Range;
 
+use arbor_base::sometimes;
 use arbor_engine::UpdateFunction;
 
 use crate::{Entry, Error, Kind, Result, Seq, update};
@@ -137,6 +138,7 @@ impl From<&Version> for RetainedVersion {
 impl Fold<'_> {
     /// Sets `kept` to what is kept, newest first.
     pub fn fold(&self, versions: &Versions, kept: &mut Vec<RetainedVersion>) -> Result<()> {
+        debug_assert!(self.stripes.is_sorted_by(|one, next| one < next), "snapshots ascend: {:?}", self.stripes);
         kept.clear();
         let mut rest = versions.list.as_slice();
         while let Some(newest) = rest.first() {
@@ -146,6 +148,8 @@ impl Fold<'_> {
             kept.push(self.fold_stripe(versions, newest.seq, same)?);
             rest = older;
         }
+        let stripe_of = |kept: &RetainedVersion| stripe(self.stripes, kept.seq);
+        debug_assert!(kept.is_sorted_by(|newer, older| stripe_of(newer) > stripe_of(older)), "F1: {kept:?}");
         if self.bottom {
             self.settle(versions, kept)
         } else {
@@ -179,6 +183,7 @@ impl Fold<'_> {
 
     /// F2, F3. `same`: all versions of one stripe, at least one.
     fn fold_stripe(&self, versions: &Versions, seq: Seq, same: &[Version]) -> Result<RetainedVersion> {
+        debug_assert!(same.first().is_some_and(|newest| newest.seq == seq), "the newest of a stripe gives its number");
         let messages = same.iter().take_while(|version| version.kind == Kind::Update).count();
         let (messages, finals) = same.split_at(messages);
         match (messages, finals.first()) {
@@ -200,6 +205,7 @@ impl Fold<'_> {
 
     /// Several updates as one.
     fn join(&self, versions: &Versions, seq: Seq, messages: &[Version]) -> Result<RetainedVersion> {
+        sometimes!("ftree: updates are joined");
         let chains = messages.iter().rev().map(|message| versions.value(&message.value));
         let chain = update::combine(self.updates, chains)?;
         Ok(RetainedVersion { seq, kind: Kind::Update, of_range: false, value: RetainedValue::Made(chain) })
@@ -219,6 +225,8 @@ impl Fold<'_> {
                 kept.pop();
             }
         }
+        debug_assert!(kept.iter().all(|kept| kept.kind != Kind::Update), "F5: every update resolves: {kept:?}");
+        debug_assert!(kept.last().is_none_or(|kept| kept.kind != Kind::Delete), "F5: it deletes nothing: {kept:?}");
         if let Some(oldest) = kept.last_mut()
             && self.is_in(0, oldest.seq)
         {

@@ -63,7 +63,11 @@ impl Fragments {
         }
         begins.sort_unstable();
         ends.sort_unstable();
-        Fragments { list: sweep(begins, ends, stripes) }
+        let list = sweep(begins, ends, stripes);
+        let disjoint = |one: &Fragment, next: &Fragment| one.to.as_ref().is_some_and(|to| *to <= next.from);
+        debug_assert!(list.is_sorted_by(disjoint), "no fragment overlaps another: {list:?}");
+        debug_assert!(list.iter().all(|fragment| !fragment.seqs.is_empty()), "each deletes something: {list:?}");
+        Fragments { list }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -15,7 +15,7 @@ struct Runner {
 }
 
 /// A binary heap of the sources that are not at their end.
-pub struct Heap {
+pub(super) struct Heap {
     runners: Vec<Runner>,
     /// So many first bytes are the same in all keys.
     common: usize,
@@ -35,7 +35,7 @@ fn head(key: &[u8], common: usize) -> u64 {
 }
 
 impl Heap {
-    pub fn new<S: Source>(sources: &[S], common: usize) -> Heap {
+    pub(super) fn new<S: Source>(sources: &[S], common: usize) -> Heap {
         let mut heap = Heap { runners: Vec::with_capacity(sources.len()), common };
         for (source, stream) in sources.iter().enumerate() {
             if let Some(key) = stream.key() {
@@ -50,13 +50,13 @@ impl Heap {
 
     /// The source with the least key, the newest of several.
     #[inline]
-    pub fn top(&self) -> Option<usize> {
+    pub(super) fn top(&self) -> Option<usize> {
         self.runners.first().map(|runner| runner.source)
     }
 
     /// Restores the order after the top source moved.
     #[inline]
-    pub fn top_moved<S: Source>(&mut self, sources: &[S]) {
+    pub(super) fn top_moved<S: Source>(&mut self, sources: &[S]) {
         let Some(top) = self.runners.first_mut() else { return };
         match sources.get(top.source).and_then(Source::key) {
             Some(key) => top.head = head(key, self.common),
@@ -65,6 +65,7 @@ impl Heap {
             }
         }
         self.sift_down(0, sources);
+        debug_assert!(!self.before(1, 0, sources) && !self.before(2, 0, sources), "the least key is on top");
     }
 
     fn sift_down<S: Source>(&mut self, mut place: usize, sources: &[S]) {

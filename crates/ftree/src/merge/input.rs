@@ -12,14 +12,14 @@ use crate::table::{Reading, StoredBlock, Table, TableCursor};
 use crate::{Entry, Result};
 
 /// Messages of one input, or of several runs that follow each other in key order.
-pub enum Stream<'a> {
+pub(super) enum Stream<'a> {
     Memtable(MemCursor<'a>),
     Runs(Box<RunChain<'a>>),
 }
 
 impl<'a> Stream<'a> {
     /// Requires: `seek` before anything else. `inputs` are one memtable, or runs as [`follows`] says, the last in key order first.
-    pub fn new(inputs: &'a [Input], io: &'a Io) -> Option<Stream<'a>> {
+    pub(super) fn new(inputs: &'a [Input], io: &'a Io) -> Option<Stream<'a>> {
         let (last, before) = inputs.split_last()?;
         Some(match &last.messages {
             Messages::Memtable(part) => Stream::Memtable(part.cursor()),
@@ -33,7 +33,7 @@ impl<'a> Stream<'a> {
 
 /// Returns true if the newer of two neighbouring inputs is wholly after the other, within the same bounds: one cursor does for
 /// both. The runs that a large part of a memtable was cut into do.
-pub fn follows(newer: &Input, older: &Input) -> bool {
+pub(super) fn follows(newer: &Input, older: &Input) -> bool {
     match (&newer.messages, &older.messages) {
         (Messages::Run(newer_run), Messages::Run(older_run)) => {
             let rows = newer_run.meta.rows > 0 && older_run.meta.rows > 0;
@@ -45,7 +45,7 @@ pub fn follows(newer: &Input, older: &Input) -> bool {
 }
 
 /// Runs that follow each other in key order, of which one is open.
-pub struct RunChain<'a> {
+pub(super) struct RunChain<'a> {
     io: &'a Io,
     cursor: TableCursor<'a>,
     current: &'a Arc<Table>,
@@ -129,14 +129,16 @@ impl Source for Stream<'_> {
 }
 
 /// Rows of leaves that follow each other in key order.
-pub struct LeafRows<'a> {
+pub(super) struct LeafRows<'a> {
     io: &'a Io,
     current: Option<TableCursor<'a>>,
     later: &'a [Arc<Table>],
 }
 
 impl<'a> LeafRows<'a> {
-    pub fn new(leaves: &'a [Arc<Table>], io: &'a Io) -> Result<LeafRows<'a>> {
+    pub(super) fn new(leaves: &'a [Arc<Table>], io: &'a Io) -> Result<LeafRows<'a>> {
+        let follow = |one: &Arc<Table>, next: &Arc<Table>| one.meta.last_key <= next.meta.first_key;
+        debug_assert!(leaves.is_sorted_by(follow), "neighbouring leaves come in key order");
         let mut rows = LeafRows { io, current: None, later: leaves };
         rows.next_leaf()?;
         Ok(rows)

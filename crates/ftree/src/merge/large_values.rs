@@ -1,12 +1,14 @@
 //! Values in extents of their own, on their way through a job.
 
+use arbor_base::sometimes;
+
 use super::rewrite::{Messages, Rewrite};
 use crate::blob::{self, BlobPointer};
 use crate::io::Io;
 use crate::table::{Table, TableWriter};
 use crate::{Codec, Entry, Error, Kind, Result};
 
-pub struct LargeValues<'a> {
+pub(super) struct LargeValues<'a> {
     io: &'a Io,
     codec: Codec,
     /// Longer values are taken out of their rows.
@@ -18,7 +20,7 @@ pub struct LargeValues<'a> {
 }
 
 impl<'a> LargeValues<'a> {
-    pub fn of(job: &'a Rewrite<'_>) -> LargeValues<'a> {
+    pub(super) fn of(job: &'a Rewrite<'_>) -> LargeValues<'a> {
         let runs = job.inputs.iter().filter_map(|input| match &input.messages {
             Messages::Run(run) => Some(run),
             Messages::Memtable(_) => None,
@@ -35,7 +37,7 @@ impl<'a> LargeValues<'a> {
 
     /// Pushes an entry with what it needs.
     #[inline]
-    pub fn push(&self, writer: &mut TableWriter<'_>, entry: Entry<'_>) -> Result<()> {
+    pub(super) fn push(&self, writer: &mut TableWriter<'_>, entry: Entry<'_>) -> Result<()> {
         match entry.kind {
             Kind::PutBlob => self.push_pointer(writer, entry),
             Kind::Put if entry.value.len() > self.bytes_max => self.push_large(writer, entry),
@@ -47,7 +49,7 @@ impl<'a> LargeValues<'a> {
     }
 
     /// Returns true if rows with large values have to be pushed one by one.
-    pub fn renews(&self) -> bool {
+    pub(super) fn renews(&self) -> bool {
         self.renewed_from != u64::MAX
     }
 
@@ -78,6 +80,7 @@ impl<'a> LargeValues<'a> {
 
     #[cold]
     fn push_large(&self, writer: &mut TableWriter<'_>, entry: Entry<'_>) -> Result<()> {
+        sometimes!("ftree: a value moves to an extent of its own");
         let (pointer, extent) = blob::write_with(self.io, self.codec, entry.value)?;
         writer.push(Entry { kind: Kind::PutBlob, value: &pointer.encode(), ..entry }, Some(extent));
         Ok(())

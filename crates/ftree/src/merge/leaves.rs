@@ -8,6 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use super::large_values::LargeValues;
 use super::rewrite::{Output, Rewrite};
 use super::{Fragments, Sink};
@@ -17,7 +19,7 @@ use crate::table::{StoredBlock, Table, TableWriter};
 use crate::{Entry, Result};
 
 /// Takes rows and writes leaves.
-pub struct Leaves<'a> {
+pub(super) struct Leaves<'a> {
     job: &'a Rewrite<'a>,
     large_values: LargeValues<'a>,
     /// Those that are rewritten and not passed yet.
@@ -65,7 +67,7 @@ impl Cut {
 
 impl<'a> Leaves<'a> {
     /// Also returns which of the leaves have to be rewritten. `first`: the first message.
-    pub fn new(
+    pub(super) fn new(
         job: &'a Rewrite<'a>,
         old: &'a [Arc<Table>],
         first: Option<&[u8]>,
@@ -89,6 +91,7 @@ impl<'a> Leaves<'a> {
             outputs: Vec::new(),
         };
         if stays && let [leaf] = old {
+            sometimes!("ftree: a full leaf stays as it is");
             leaves.outputs.push(Output { table: leaf.clone(), from: job.from.to_vec(), slots: Vec::new() });
             leaves.old = &[];
         }
@@ -96,8 +99,11 @@ impl<'a> Leaves<'a> {
         (leaves, rewritten)
     }
 
-    pub fn finish(mut self) -> Result<Vec<Output>> {
+    pub(super) fn finish(mut self) -> Result<Vec<Output>> {
         self.end_leaf()?;
+        debug_assert!(self.outputs.is_sorted_by(|one, next| one.from < next.from), "lower bounds of leaves rise");
+        let ends = |output: &Output| self.job.to.is_none_or(|to| output.table.meta.last_key.as_slice() < to);
+        assert!(self.outputs.iter().all(ends), "leaves are inside the bounds of their job");
         Ok(self.outputs)
     }
 
@@ -131,6 +137,7 @@ impl<'a> Leaves<'a> {
 
 /// The shortest first part of `to` that is greater than `from`. Requires: `from < to`.
 fn separator<'k>(from: &[u8], to: &'k [u8]) -> &'k [u8] {
+    debug_assert!(from < to, "T1: {from:?} is in the leaf before {to:?}");
     to.get(..common_prefix(from, to) + 1).unwrap_or(to)
 }
 

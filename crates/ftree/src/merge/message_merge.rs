@@ -156,6 +156,7 @@ impl<'a, S: Source, R: Rows> MessageMerge<'a, S, R> {
     /// Copies rows up to `end` in the block, which no message touches. Requires: `end` is after the current row.
     fn rows_to(&mut self, end: usize, sink: &mut impl Sink) -> Result<()> {
         let Some((block, row)) = self.rows.block() else { return Ok(()) };
+        debug_assert!(row < end && end <= block.len(), "rows {row}..{end} of {}", block.len());
         let key = block.key(row);
         let (end, tombstone) = match self.fragments.at_or_after(&mut self.place, key) {
             None => (end, None),

@@ -43,6 +43,10 @@ pub struct Merge<S> {
 impl<S: Source> Merge<S> {
     /// `common`: this many first bytes are the same in all keys of all sources; 0 is always right.
     pub fn new(sources: Vec<S>, common: usize) -> Merge<S> {
+        debug_assert!(
+            sources.iter().filter_map(Source::key).all(|key| key.len() >= common),
+            "they share {common} bytes"
+        );
         let heap = Heap::new(&sources, common);
         Merge { sources, heap, key: Vec::new() }
     }

@@ -107,8 +107,17 @@ pub struct Output {
     pub slots: Vec<(usize, u64)>,
 }
 
+impl Output {
+    /// Returns true if all rows are before those of the other one.
+    pub(super) fn precedes(&self, other: &Output) -> bool {
+        let (own, others) = (&self.table.meta, &other.table.meta);
+        own.rows == 0 || others.rows == 0 || own.last_key < others.first_key
+    }
+}
+
 /// Outputs in key order. None: nothing is left.
 pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
+    debug_assert!(job.inputs.iter().all(|input| input.from.as_slice() >= job.from), "inputs are within the job");
     let load_blob = |value: &[u8]| blob::load(job.io, value);
     let bottom = matches!(job.target, Target::Leaves(_));
     let fold = Fold { stripes: job.stripes, bottom, updates: job.updates, load_blob: &load_blob };

@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use arbor_base::sometimes;
+
 use super::large_values::LargeValues;
 use super::rewrite::{Output, Rewrite};
 use super::{Fragments, Sink};
@@ -18,10 +20,10 @@ use crate::table::TableWriter;
 use crate::{Entry, RangeTombstone, Result};
 
 /// A run is cut inside of a slot when it holds this many times `run_bytes`.
-pub const RUN_MAX: u64 = 8;
+pub(super) const RUN_MAX: u64 = 8;
 
 /// Takes messages and writes runs.
-pub struct Runs<'a> {
+pub(super) struct Runs<'a> {
     job: &'a Rewrite<'a>,
     large_values: LargeValues<'a>,
     level: u8,
@@ -44,7 +46,7 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    pub fn new(job: &'a Rewrite<'a>, level: u8, pivots: &'a KeyIndex, carried: &'a Fragments) -> Runs<'a> {
+    pub(super) fn new(job: &'a Rewrite<'a>, level: u8, pivots: &'a KeyIndex, carried: &'a Fragments) -> Runs<'a> {
         Runs {
             job,
             large_values: LargeValues::of(job),
@@ -63,11 +65,14 @@ impl<'a> Runs<'a> {
         }
     }
 
-    pub fn finish(mut self) -> Result<Vec<Output>> {
+    pub(super) fn finish(mut self) -> Result<Vec<Output>> {
         let last = self.job.to.map_or(self.pivots.len(), |to| self.pivots.lower_bound(to));
         self.go_to(last)?;
         self.end_slot()?;
         self.end_run()?;
+        debug_assert!(self.outputs.is_sorted_by(Output::precedes), "C1: the runs of a job are disjoint");
+        let has_slots = |output: &Output| output.slots.is_sorted_by(|one, next| one.0 < next.0);
+        debug_assert!(self.outputs.iter().all(has_slots), "a run counts once for each slot");
         Ok(self.outputs)
     }
 
@@ -96,6 +101,7 @@ impl<'a> Runs<'a> {
     /// Cuts inside of the slot, before the key.
     #[cold]
     fn cut_slot(&mut self, key: &[u8]) -> Result<()> {
+        sometimes!("ftree: a run is cut inside of a slot");
         self.end_part(Some(key));
         self.end_run()?;
         (self.slot_from, self.run_from) = (Some(key.to_vec()), Some(key.to_vec()));
@@ -108,6 +114,7 @@ impl<'a> Runs<'a> {
             let (from, to) = self.bounds();
             let cut = self.slot_from.take();
             for tombstone in self.carried.within(cut.as_deref().unwrap_or(from), before.or(to)) {
+                debug_assert!(tombstone.to.as_ref().is_none_or(|to| tombstone.from < *to), "C1: {tombstone:?}");
                 self.tombstone_bytes += weight(&tombstone);
                 self.writer().tombstone(tombstone);
             }

@@ -178,6 +178,10 @@ impl Search<'_> {
     }
 
     fn finish(self) -> Result<Option<Vec<u8>>> {
+        debug_assert!(
+            self.updates.is_sorted_by(|newer, older| newer.0 >= older.0),
+            "I1: updates are found newest first"
+        );
         let (kind, value) = self.found.map_or((Kind::Delete, Vec::new()), |found| (found.kind, found.value));
         if !self.updates.is_empty() {
             let chains = self.updates.iter().map(|(_, chain)| chain.as_slice());

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use super::Reader;
 use crate::memtable::MemTree;
 use crate::table::Table;
@@ -338,6 +340,7 @@ fn slice(bytes: &[u8], span: Span) -> &[u8] {
 
 fn push(bytes: &mut Vec<u8>, more: &[u8]) -> Span {
     // A page gathers at most BYTES_MAX and one row of each source, far below 4 GiB.
+    debug_assert!(bytes.len() + more.len() <= u32::MAX as usize, "places in a page are 4 bytes");
     let span = Span { from: bytes.len() as u32, len: more.len() as u32 };
     bytes.extend_from_slice(more);
     span
@@ -363,6 +366,7 @@ struct Gather<'g> {
 
 impl<'g> Gather<'g> {
     fn new(overlay: &'g mut Overlay, window: &'g mut Window, visibility: Visibility, keys_max: usize) -> Gather<'g> {
+        debug_assert!((1..=KEYS_MAX).contains(&keys_max), "{keys_max} keys of a source");
         let (first, bytes_first, source) = (overlay.found.len(), overlay.bytes.len(), overlay.sources);
         Gather {
             overlay,
@@ -408,6 +412,7 @@ impl<'g> Gather<'g> {
     /// False when the source gave enough: the window ends here.
     fn begin_key(&mut self, key: &[u8]) -> bool {
         if self.keys == self.keys_max || self.overlay.bytes.len() - self.bytes_first > BYTES_MAX {
+            sometimes!("ftree: a page is cut where a source has much");
             self.window.cut = true;
             if self.window.forward {
                 self.window.high = key.to_vec();

@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arbor_base::{paranoid, sometimes};
+
 use super::overlay::{self, Overlay, Visibility, Window};
 use super::path::{Path, Place};
 use super::read_ahead::ReadAhead;
@@ -160,7 +162,10 @@ impl Page {
         let mut filling = Filling { page: self, reader, version, path: &path, place, keys_max, number: next_number() };
         match path.child {
             Child::Leaf(leaf) => match filling.covering_tombstone(leaf.meta.max_seq)? {
-                Some(tombstone) => filling.above_only(leaf.meta.max_seq, Some(&tombstone)),
+                Some(tombstone) => {
+                    sometimes!("ftree: a range tombstone hides a leaf");
+                    filling.above_only(leaf.meta.max_seq, Some(&tombstone))
+                }
                 None => filling.block(leaf, ahead),
             },
             Child::Empty | Child::Inner(_) => {
@@ -169,6 +174,8 @@ impl Page {
             }
         }?;
         self.is_loaded = true;
+        debug_assert!(place.is_before_all() || self.shows(place), "{place:?} is in the page that was loaded for it");
+        paranoid!((1..self.len()).all(|at| self.key(at - 1) < self.key(at)), "a page has each key once, in order");
         Ok(())
     }
 }
@@ -270,6 +277,7 @@ impl<'f> Filling<'f> {
 
     /// A page of keys for which a ripened block says nothing. The leaf has no rows there: its slot grew.
     fn outside_reach(&mut self, above: Seq, bounds: Bounds<'_>, reach: Bounds<'_>) -> Result<()> {
+        sometimes!("ftree: a page is outside of what a ripe block reaches");
         let outside = match reach {
             (_, Some(high)) if self.place.is_behind(high) => (high, None),
             (low, _) => (&[][..], Some(low)),

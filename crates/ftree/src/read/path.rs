@@ -21,6 +21,11 @@ impl<'k> Place<'k> {
         matches!(self, Place::From(_))
     }
 
+    /// Returns true if no key can be there.
+    pub fn is_before_all(self) -> bool {
+        matches!(self, Place::Before([]))
+    }
+
     /// Returns true if the keys right after (or before) the place are not less than this one.
     pub fn is_behind(self, end: &[u8]) -> bool {
         match self {
@@ -64,6 +69,7 @@ impl<'v> Path<'v> {
                 Child::Empty | Child::Leaf(_) => break,
             }
         }
+        debug_assert!(place.is_before_all() || place.is_in(path.low, path.high), "{place:?} is below its path");
         path
     }
 

@@ -65,6 +65,7 @@ impl ReadAhead {
             }
             (from, to) = (from.min(next), to.max(next + 1));
         }
+        debug_assert!(to - from <= self.blocks.max(1), "blocks {from}..{to}, {} are due", self.blocks);
         from..to
     }
 }

@@ -32,6 +32,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use arbor_base::{paranoid, sometimes};
+
 use super::Reader;
 use super::overlay::{KEYS_MAX, Overlay, Visibility, Window};
 use super::page::gather_runs;
@@ -78,11 +80,13 @@ pub fn ripen(
     let stripes = reader.snapshots.stripes(reader.visible);
     debug_assert!(as_of.0 <= reader.visible.load(Ordering::Acquire), "A2: only what is visible is absorbed");
     if let Some(ripe) = merge(reader, &stripes, block, &overlay, GROWTH_MAX * bytes)? {
+        sometimes!("ftree: a block ripens");
         let (first, next) = body.block_bounds(at);
         let mut ripe = ripe.with_as_of(as_of.max(above));
         if low != (if at == 0 { &[] } else { first }) || high != next {
             ripe = ripe.with_reach(low, high);
         }
+        paranoid!(ripe.is_ordered(), "T3: a ripe block is ordered as every block");
         body.put_ripe(at, ripe, reader.io);
         reader.io.counters.add(Counter::BlocksRipened, 1);
     }

@@ -21,29 +21,29 @@ pub(super) struct FreeMap {
 }
 
 impl FreeMap {
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.ranges.bytes()
     }
 
-    pub fn last(&self) -> Option<Range> {
+    pub(super) fn last(&self) -> Option<Range> {
         self.ranges.last()
     }
 
-    #[cfg(test)]
-    pub fn holds(&self, range: Range) -> bool {
+    pub(super) fn holds(&self, range: Range) -> bool {
         self.ranges.holds(range)
     }
 
-    pub fn insert(&mut self, range: Range) {
+    pub(super) fn insert(&mut self, range: Range) {
         for near in self.ranges.neighbours(range) {
             self.unlist(near);
         }
+        assert!(!self.ranges.overlaps(range), "S1: {range:?} was in use");
         let joined = self.ranges.insert(range);
         self.list(joined);
     }
 
     /// Takes a range out. False, and nothing done, when not all of it is free.
-    pub fn remove(&mut self, range: Range) -> bool {
+    pub(super) fn remove(&mut self, range: Range) -> bool {
         let around = self.ranges.at_or_before(range.offset).filter(|around| range.end() <= around.end());
         let Some(around) = around else { return false };
         self.unlist(around);
@@ -57,7 +57,7 @@ impl FreeMap {
     }
 
     /// A free range of exactly this size, at the begin of a longer one. See above for `low_end`.
-    pub fn find(&self, bytes: u64, low_end: u64) -> Option<Range> {
+    pub(super) fn find(&self, bytes: u64, low_end: u64) -> Option<Range> {
         let good = self.lowest(bytes, class_of(bytes), class_of(bytes * 2));
         let offset = match good.filter(|offset| *offset < low_end) {
             Some(offset) => Some(offset),
@@ -67,7 +67,7 @@ impl FreeMap {
     }
 
     /// A free range of exactly this size that ends at `limit` or before: a good fit, or at a low address.
-    pub fn find_below(&self, bytes: u64, limit: u64) -> Option<Range> {
+    pub(super) fn find_below(&self, bytes: u64, limit: u64) -> Option<Range> {
         let range = |last: usize| Some(Range::new(self.lowest(bytes, class_of(bytes), last)?, bytes));
         let below = |range: &Range| range.end() <= limit;
         range(class_of(bytes * 2)).filter(below).or_else(|| range(usize::MAX).filter(below))
@@ -86,13 +86,15 @@ impl FreeMap {
             self.classes.resize_with(class + 1, BTreeSet::new);
         }
         if let Some(class) = self.classes.get_mut(class) {
-            class.insert(range.offset);
+            let is_new = class.insert(range.offset);
+            debug_assert!(is_new, "{range:?} is listed once");
         }
     }
 
     fn unlist(&mut self, range: Range) {
         if let Some(class) = self.classes.get_mut(class_of(range.bytes)) {
-            class.remove(&range.offset);
+            let was_listed = class.remove(&range.offset);
+            debug_assert!(was_listed, "{range:?} is listed");
         }
     }
 }

@@ -159,8 +159,8 @@ impl Space {
         self.shared.room.set_zone_min(bytes);
     }
 
-    #[cfg(test)]
-    fn validate(&self) {
+    /// Panics where the parts of the file do not add up.
+    pub(crate) fn validate(&self) {
         self.shared.state().validate();
     }
 }
@@ -175,6 +175,7 @@ impl Shared {
     }
 
     fn extent(self: &Arc<Self>, range: Range) -> Extent {
+        assert!(range.bytes > 0 && range.offset.is_multiple_of(UNIT) && range.bytes.is_multiple_of(UNIT), "{range:?}");
         Extent { shared: self.clone(), range }
     }
 
@@ -226,7 +227,8 @@ pub struct OpenReserve {
 
 impl Drop for OpenReserve {
     fn drop(&mut self) {
-        self.shared.opened.fetch_sub(1, Ordering::Relaxed);
+        let before = self.shared.opened.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "the reserve was opened");
     }
 }
 

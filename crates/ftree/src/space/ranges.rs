@@ -10,11 +10,11 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub fn new(offset: u64, bytes: u64) -> Range {
+    pub(super) fn new(offset: u64, bytes: u64) -> Range {
         Range { offset, bytes }
     }
 
-    pub fn end(self) -> u64 {
+    pub(super) fn end(self) -> u64 {
         self.offset + self.bytes
     }
 }
@@ -27,41 +27,46 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.map.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Range> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range> {
         self.map.iter().map(|(offset, bytes)| Range::new(*offset, *bytes))
     }
 
     /// The range that holds this byte, or the last one before it.
-    pub fn at_or_before(&self, offset: u64) -> Option<Range> {
+    pub(super) fn at_or_before(&self, offset: u64) -> Option<Range> {
         self.map.range(..=offset).next_back().map(|(offset, bytes)| Range::new(*offset, *bytes))
     }
 
-    pub fn last(&self) -> Option<Range> {
+    pub(super) fn last(&self) -> Option<Range> {
         self.map.last_key_value().map(|(offset, bytes)| Range::new(*offset, *bytes))
     }
 
     /// Returns true if all of it is in the set.
-    pub fn holds(&self, range: Range) -> bool {
+    pub(super) fn holds(&self, range: Range) -> bool {
         self.at_or_before(range.offset).is_some_and(|around| range.end() <= around.end())
     }
 
+    /// Returns true if a part of it is in the set.
+    pub(super) fn overlaps(&self, range: Range) -> bool {
+        self.neighbours(range).iter().any(|near| near.offset < range.end() && range.offset < near.end())
+    }
+
     /// The ranges that `range` touches or overlaps.
-    pub fn neighbours(&self, range: Range) -> Vec<Range> {
+    pub(super) fn neighbours(&self, range: Range) -> Vec<Range> {
         let before = self.at_or_before(range.offset).filter(|before| before.end() >= range.offset);
         let after = self.map.range((Bound::Excluded(range.offset), Bound::Included(range.end())));
         before.into_iter().chain(after.map(|(offset, bytes)| Range::new(*offset, *bytes))).collect()
     }
 
     /// Adds bytes, joined with what they touch. Returns the joined range.
-    pub fn insert(&mut self, range: Range) -> Range {
+    pub(super) fn insert(&mut self, range: Range) -> Range {
         let mut joined = range;
         for near in self.neighbours(range) {
             self.drop_range(near);
@@ -74,7 +79,7 @@ impl Ranges {
     }
 
     /// Takes bytes out. Returns which of them were there.
-    pub fn remove(&mut self, range: Range) -> Vec<Range> {
+    pub(super) fn remove(&mut self, range: Range) -> Vec<Range> {
         let mut removed = Vec::new();
         for near in self.neighbours(range) {
             let (from, to) = (near.offset.max(range.offset), near.end().min(range.end()));
@@ -91,7 +96,8 @@ impl Ranges {
 
     fn put(&mut self, range: Range) {
         if range.bytes > 0 {
-            self.map.insert(range.offset, range.bytes);
+            let before = self.map.insert(range.offset, range.bytes);
+            debug_assert!(before.is_none(), "two ranges begin at {}", range.offset);
             self.bytes += range.bytes;
         }
     }

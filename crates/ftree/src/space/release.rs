@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use super::ranges::Range;
 use super::{Shared, Space, UNIT};
 use crate::Result;
@@ -70,6 +72,7 @@ impl Space {
         if file.len()? > tail.offset {
             file.set_len(tail.offset)?;
         }
+        sometimes!("ftree: the free tail of the file is cut off");
         busy.state = BusyState::Cut;
         Ok(())
     }

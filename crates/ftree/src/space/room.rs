@@ -30,18 +30,18 @@ struct Measured {
 }
 
 impl Room {
-    pub fn new(disk: Arc<dyn Disk>, dir: &Path) -> Room {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path) -> Room {
         let (zone_min, measured) = (AtomicU64::new(ZONE_MIN), Mutex::default());
         Room { disk, dir: dir.to_owned(), zone_min, measured }
     }
 
-    pub fn set_zone_min(&self, bytes: u64) {
+    pub(super) fn set_zone_min(&self, bytes: u64) {
         self.zone_min.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns what is left on the file system, less what was handed out since it was measured. A file system that does not
     /// report it has room: its writes will fail.
-    pub fn free_bytes(&self) -> u64 {
+    pub(super) fn free_bytes(&self) -> u64 {
         let mut measured = self.measured.lock();
         if measured.at.is_none_or(|at| at.elapsed() >= FRESH) {
             measured.free_bytes = self.disk.free_bytes(&self.dir).unwrap_or(u64::MAX);
@@ -51,14 +51,14 @@ impl Room {
     }
 
     /// Bytes that only reserved growth may take.
-    pub fn zone(&self, file_bytes: u64, free_bytes: u64) -> u64 {
+    pub(super) fn zone(&self, file_bytes: u64, free_bytes: u64) -> u64 {
         let share = (file_bytes / 50).min(ZONE_MAX);
         let most = file_bytes.saturating_add(free_bytes) / 8;
         self.zone_min.load(Ordering::Relaxed).max(share).min(most)
     }
 
     /// So much was handed out that the file system did not hold for the file.
-    pub fn taken(&self, bytes: u64) {
+    pub(super) fn taken(&self, bytes: u64) {
         if bytes == 0 {
             return;
         }
@@ -67,11 +67,11 @@ impl Room {
     }
 
     /// Space was returned to the file system: the next check measures.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         self.measured.lock().at = None;
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use arbor_base::sometimes;
+
 use super::free_map::FreeMap;
 use super::ranges::{Range, Ranges};
 use super::{DATA_BEGIN, UNIT};
@@ -27,7 +29,7 @@ pub(super) struct State {
 
 impl State {
     /// All of the file is free, and all of it may have blocks.
-    pub fn new(file_bytes: u64) -> State {
+    pub(super) fn new(file_bytes: u64) -> State {
         let end = file_bytes.next_multiple_of(UNIT).max(DATA_BEGIN);
         let (free, unpunched, freed) = (FreeMap::default(), Ranges::default(), VecDeque::new());
         let mut state = State { free, unpunched, freed, busy: 0, end };
@@ -37,29 +39,30 @@ impl State {
         state
     }
 
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    pub fn free_bytes(&self) -> u64 {
+    pub(super) fn free_bytes(&self) -> u64 {
+        debug_assert!(DATA_BEGIN + self.free.bytes() + self.busy <= self.end, "S2: what is free is in the file");
         self.free.bytes() + self.busy
     }
 
-    pub fn used_bytes(&self) -> u64 {
+    pub(super) fn used_bytes(&self) -> u64 {
         self.end - DATA_BEGIN - self.free_bytes()
     }
 
     /// Returns the bytes that take blocks of the file system.
-    pub fn held_bytes(&self) -> u64 {
+    pub(super) fn held_bytes(&self) -> u64 {
         self.used_bytes() + self.unpunched.bytes()
     }
 
-    pub fn find_below(&self, bytes: u64, limit: u64) -> Option<Range> {
+    pub(super) fn find_below(&self, bytes: u64, limit: u64) -> Option<Range> {
         self.free.find_below(bytes, limit)
     }
 
     /// Takes a free range. `with_blocks`: only one that has its blocks.
-    pub fn take(&mut self, bytes: u64, with_blocks: bool) -> Option<Range> {
+    pub(super) fn take(&mut self, bytes: u64, with_blocks: bool) -> Option<Range> {
         let found = if with_blocks {
             let long_enough = self.unpunched.iter().take(PROBES).find(|range| range.bytes >= bytes);
             long_enough.map(|range| Range::new(range.offset, bytes))
@@ -70,7 +73,7 @@ impl State {
     }
 
     /// Takes this range; false when not all of it is free.
-    pub fn take_range(&mut self, range: Range) -> bool {
+    pub(super) fn take_range(&mut self, range: Range) -> bool {
         let taken = self.free.remove(range);
         if taken {
             self.unpunched.remove(range);
@@ -80,13 +83,15 @@ impl State {
 
     /// Takes a range at the end of the file, beginning in the free tail when there is one. Also returns by how much the
     /// file grew; `None` when the addresses do not suffice.
-    pub fn grow(&mut self, bytes: u64) -> Option<(Range, u64)> {
+    pub(super) fn grow(&mut self, bytes: u64) -> Option<(Range, u64)> {
         let tail = self.tail();
         let begin = tail.map_or(self.end, |tail| tail.offset);
         let range = Range::new(begin, bytes);
         let end = begin.checked_add(bytes).filter(|end| i64::try_from(*end).is_ok())?.max(self.end);
         if let Some(tail) = tail {
-            self.take_range(Range::new(begin, tail.bytes.min(bytes)));
+            sometimes!("ftree: the file grows from its free tail");
+            let taken = self.take_range(Range::new(begin, tail.bytes.min(bytes)));
+            assert!(taken, "S1: the tail at {begin} is free");
         }
         let grown = end - self.end;
         self.end = end;
@@ -94,7 +99,8 @@ impl State {
     }
 
     /// A range is free again.
-    pub fn put_back(&mut self, range: Range, punched: bool) {
+    pub(super) fn put_back(&mut self, range: Range, punched: bool) {
+        assert!(DATA_BEGIN <= range.offset && range.end() <= self.end, "S1: {range:?} is in the file");
         self.free.insert(range);
         if punched {
             return;
@@ -107,7 +113,7 @@ impl State {
     }
 
     /// Takes the oldest free ranges out to be punched, as many as leave `keep` bytes unpunched, at most `count`.
-    pub fn take_to_punch(&mut self, keep: u64, count: usize) -> Vec<Range> {
+    pub(super) fn take_to_punch(&mut self, keep: u64, count: usize) -> Vec<Range> {
         let mut taken = Vec::new();
         while taken.len() < count && self.unpunched.bytes() > keep {
             let Some(oldest) = self.freed.pop_front() else { break };
@@ -123,12 +129,12 @@ impl State {
     }
 
     /// The free range at the end of the file.
-    pub fn tail(&self) -> Option<Range> {
+    pub(super) fn tail(&self) -> Option<Range> {
         self.free.last().filter(|last| last.end() == self.end)
     }
 
     /// Takes the free range at the end out to be cut, when it is at least this long.
-    pub fn take_tail(&mut self, bytes_min: u64) -> Option<Range> {
+    pub(super) fn take_tail(&mut self, bytes_min: u64) -> Option<Range> {
         let tail = self.tail().filter(|tail| tail.bytes >= bytes_min)?;
         self.unpunched.remove(tail);
         self.make_busy(tail);
@@ -136,25 +142,27 @@ impl State {
     }
 
     /// A range that was punched, or could not be.
-    pub fn end_busy(&mut self, range: Range, punched: bool) {
+    pub(super) fn end_busy(&mut self, range: Range, punched: bool) {
+        assert!(range.bytes <= self.busy, "S3: {range:?} was taken out");
         self.busy -= range.bytes;
         self.put_back(range, punched);
     }
 
     /// The tail was cut off the file.
-    pub fn end_cut(&mut self, tail: Range) {
+    pub(super) fn end_cut(&mut self, tail: Range) {
+        assert!(tail.bytes <= self.busy && tail.end() == self.end, "S3: {tail:?} is the end of the file");
         self.busy -= tail.bytes;
         self.end = tail.offset;
     }
 
     fn make_busy(&mut self, range: Range) {
-        self.free.remove(range);
+        let was_free = self.free.remove(range);
+        assert!(was_free, "S3: {range:?} is free");
         self.busy += range.bytes;
     }
 
-    /// That all sums agree.
-    #[cfg(test)]
-    pub fn validate(&self) {
+    /// Panics where the sums do not agree.
+    pub(super) fn validate(&self) {
         assert!(self.unpunched.iter().all(|range| self.free.holds(range)), "unpunched is a part of free");
         let mut covered = Ranges::default();
         self.freed.iter().for_each(|range| {
@@ -162,5 +170,7 @@ impl State {
         });
         assert!(self.unpunched.iter().all(|range| covered.holds(range)), "freed covers unpunched");
         assert!(self.free.last().is_none_or(|last| last.end() <= self.end), "free is in the file");
+        assert!(self.end >= DATA_BEGIN && self.end.is_multiple_of(UNIT), "the file ends at a unit: {}", self.end);
+        assert!(self.free_bytes() <= self.end - DATA_BEGIN, "S2: free, busy and used parts make up the file");
     }
 }

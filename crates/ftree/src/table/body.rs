@@ -16,6 +16,8 @@
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Weak};
 
+use arbor_base::paranoid;
+
 use super::meta::{HEADER_BYTES, corrupt, numbers, text};
 use super::{Table, corrupt_at, located};
 use crate::block::Block;
@@ -99,7 +101,8 @@ pub(super) struct IndexParts {
 }
 
 impl IndexParts {
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
         let each =
             |number: fn(&Location) -> u32| self.locations.iter().map(move |location| u64::from(number(location)));
         out.push(VERSION);
@@ -123,6 +126,16 @@ impl IndexParts {
         if let Some(filter) = &self.filter {
             filter.encode(out);
         }
+        paranoid!(self.is_read_from(out.get(begin + 1..).unwrap_or_default()), "an index is read as it was written");
+    }
+
+    /// `bytes`: without the version.
+    fn is_read_from(&self, mut bytes: &[u8]) -> bool {
+        IndexParts::decode(&mut bytes).is_some_and(|read| {
+            read.index.iter().eq(self.index.iter())
+                && read.last_key == self.last_key
+                && read.tombstones == self.tombstones
+        })
     }
 
     fn decode(input: &mut &[u8]) -> Option<IndexParts> {
@@ -175,6 +188,7 @@ fn tombstone(input: &mut &[u8]) -> Option<RangeTombstone> {
 impl TableBody {
     pub(super) fn new(parts: IndexParts, owner: &Arc<Table>) -> TableBody {
         let IndexParts { index, last_key, filter, tombstones, locations } = parts;
+        assert!(index.len() == locations.len(), "each block has a first key and a place");
         TableBody {
             index,
             last_key: last_key.into(),

@@ -12,11 +12,12 @@
 //!
 //! Little-endian.
 
-use arbor_base::TreeId;
+use arbor_base::{TreeId, paranoid};
 
 use crate::{Error, Result, Seq};
 
 pub const HEADER_BYTES: usize = 64;
+const _: () = assert!(HEADER_BYTES == MAGIC.len() + 7 * size_of::<u64>());
 const MAGIC: &[u8; 8] = b"ARBORTBL";
 const VERSION: u16 = 1;
 
@@ -71,6 +72,7 @@ impl TableMeta {
 
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
         let flags = flag(self.has_tombstones, HAS_TOMBSTONES) | flag(self.has_versions, HAS_VERSIONS);
         let flags = flags | u64::from(self.level) | u64::from(self.made_with) << 32;
@@ -83,6 +85,11 @@ impl TableMeta {
             out.extend_from_slice(&(key.len() as u32).to_le_bytes());
             out.extend_from_slice(key);
         }
+        paranoid!(self.is_read_from(out.get(begin..).unwrap_or_default()), "a meta is read as it was written");
+    }
+
+    fn is_read_from(&self, bytes: &[u8]) -> bool {
+        TableMeta::decode(bytes).is_some_and(|read| read == *self)
     }
 
     /// `None`: the bytes are no meta.
@@ -126,6 +133,8 @@ impl TableMeta {
         bytes.extend_from_slice(&xxhash_rust::xxh3::xxh3_64(&bytes).to_le_bytes());
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&bytes);
+        let is_read = |read: TableMeta| read.tree == self.tree && read.index_checksum == self.index_checksum;
+        debug_assert!(TableMeta::from_header(self.offset, &header).is_some_and(is_read), "salvage finds the table");
         header
     }
 

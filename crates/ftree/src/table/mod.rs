@@ -73,6 +73,11 @@ impl Table {
         Arc::new(Table { meta, extent, blobs, body: Cell::default(), charge: self.charge.again() })
     }
 
+    /// Returns the length of its extent.
+    pub fn extent_bytes(&self) -> u64 {
+        self.extent.bytes()
+    }
+
     /// Returns true if half of the blocks are in memory.
     pub fn is_warm(&self) -> bool {
         let Some(body) = self.body.peek() else { return false };

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arbor_base::sometimes;
+
 use super::{HEADER_BYTES, Table, TableMeta, corrupt_at};
 use crate::Result;
 use crate::cache::Cell;
@@ -21,6 +23,8 @@ impl Table {
             return Err(corrupt_at(io, old.offset, "a table does not fit to where it is to move"));
         }
         let offset = extent.offset();
+        assert!(offset + extent.bytes() <= old.offset, "a table moves to the front of the file, and not over itself");
+        sometimes!("ftree: a table moves to the front of the file");
         let index_offset = offset + (old.index_offset - old.offset);
         let meta = TableMeta { offset, index_offset, ..old.clone() };
         for begin in (0..old.bytes).step_by(PIECE as usize) {

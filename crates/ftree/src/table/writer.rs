@@ -218,6 +218,9 @@ impl<'io> TableWriter<'io> {
 
     /// `store` appends the stored form of what is in the builder.
     fn end_block(&mut self, raw_bytes: usize, store: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(!self.builder.is_empty(), "a block has rows");
+        let follows = self.locations.is_empty() || self.last_key.as_slice() < self.builder.first_key();
+        assert!(follows, "T1: all versions of {:?} are in one block", self.builder.first_key());
         let offset = self.out.len();
         store(&mut self.out);
         let stored = self.out.get(offset..).unwrap_or_default();
@@ -282,6 +285,12 @@ impl<'io> TableWriter<'io> {
         let (index_bytes, index_checksum) = (index.len() as u32, xxhash_rust::xxh3::xxh3_64(index));
         self.out.resize(self.out.len().next_multiple_of(UNIT as usize), 0);
         let extent = self.io.space.allocate(self.out.len() as u64)?;
+        assert!(
+            extent.bytes() == self.out.len() as u64,
+            "the table fills its extent, so that no older bytes are in it"
+        );
+        let rows: u64 = parts.locations.iter().map(|location| u64::from(location.rows)).sum();
+        assert!(rows == self.rows && parts.index.key(0) <= parts.last_key.as_slice(), "{rows} of {} rows", self.rows);
         let meta = TableMeta {
             offset: extent.offset(),
             bytes: extent.bytes(),

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{Bounds, Child, Inner, Placed, Slot};
+use arbor_base::sometimes;
+
+use super::{Bounds, Child, Inner, Placed, Run, Slot};
 
 /// Which node is meant: the one of this level that is responsible for these keys, as a whole or in part.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,6 +82,11 @@ fn under(slot: &Slot, level: u8, below: Vec<Placed>, to: Option<Vec<u8>>, fanout
 /// Each half gets the runs that may reach into it (I3).
 pub fn spread_runs(slot: &Slot, halves: Vec<(Bounds, Child)>) -> Vec<Placed> {
     let count = halves.len().max(1) as u64;
+    // A run may be in a slot that it does not reach, where it was made for what the slot was a part of.
+    let from = halves.first().map(|(first, _)| first.from.clone()).unwrap_or_default();
+    let whole = Bounds { from, to: halves.last().and_then(|(last, _)| last.to.clone()) };
+    let is_kept = |run: &Run| !run.reaches(&whole) || halves.iter().any(|(bounds, _)| run.reaches(bounds));
+    debug_assert!(slot.runs.iter().all(is_kept), "I3: no run is lost where a slot splits");
     let part = |(bounds, child): (Bounds, Child)| {
         let mut runs: Vec<_> = slot.runs.iter().filter(|run| run.reaches(&bounds)).cloned().collect();
         runs.iter_mut().for_each(|run| run.bytes = run.bytes.div_ceil(count));
@@ -92,6 +99,7 @@ pub fn spread_runs(slot: &Slot, halves: Vec<(Bounds, Child)>) -> Vec<Placed> {
 pub fn with_bounds<T>(parts: Vec<(Vec<u8>, T)>, to: Option<Vec<u8>>) -> Vec<(Bounds, T)> {
     let mut ends: Vec<Option<Vec<u8>>> = parts.iter().skip(1).map(|(from, _)| Some(from.clone())).collect();
     ends.push(to);
+    debug_assert!(parts.is_sorted_by(|one, next| one.0 < next.0), "lower bounds rise");
     parts.into_iter().zip(ends).map(|((from, part), to)| (Bounds { from, to }, part)).collect()
 }
 
@@ -103,9 +111,13 @@ fn divide(level: u8, content: Vec<Placed>, fanout: usize) -> Vec<(Vec<u8>, Child
         return vec![(from, Child::Empty)];
     }
     let pieces = content.len().div_ceil(fanout.max(2));
+    if pieces > 1 {
+        sometimes!("ftree: a node splits");
+    }
     let mut children = Vec::with_capacity(pieces);
     for left in (1..=pieces).rev() {
         let rest = content.split_off(content.len().div_ceil(left));
+        debug_assert!(content.len() <= fanout.max(2), "{} slots, {fanout} at most", content.len());
         let from = content.first().map(|first| first.from.clone()).unwrap_or_default();
         children.push((from, Child::Inner(Inner::new(level, std::mem::replace(&mut content, rest)))));
     }
@@ -128,6 +140,7 @@ pub fn root_of(mut level: u8, mut content: Vec<Placed>, fanout: usize) -> Arc<In
                 _ => Inner::empty(),
             };
         }
+        sometimes!("ftree: a tree grows by a level");
         level += 1;
         content = children
             .into_iter()
@@ -140,7 +153,10 @@ fn shrunk(mut root: Arc<Inner>) -> Arc<Inner> {
     loop {
         let [only] = root.slots.as_slice() else { return root };
         match (&only.child, only.runs.is_empty()) {
-            (Child::Inner(inner), true) => root = inner.clone(),
+            (Child::Inner(inner), true) => {
+                sometimes!("ftree: a tree shrinks by a level");
+                root = inner.clone();
+            }
             _ => return root,
         }
     }
@@ -149,6 +165,7 @@ fn shrunk(mut root: Arc<Inner>) -> Arc<Inner> {
 /// Joins slots that hold nothing with a neighbour. Of two without anything one is left; over leaves, one without anything
 /// is left to a neighbour whose runs do not reach into it (else what was consumed there would come back, I3).
 fn tidy(level: u8, content: Vec<Placed>) -> Vec<Placed> {
+    let begin = content.first().map(|first| first.from.clone());
     let mut tidied: Vec<Placed> = Vec::with_capacity(content.len());
     let mut rest = content.into_iter().peekable();
     while let Some(mut placed) = rest.next() {
@@ -167,10 +184,13 @@ fn tidy(level: u8, content: Vec<Placed>) -> Vec<Placed> {
             }
             Some(_) => false,
         };
-        if !joins {
+        if joins {
+            sometimes!("ftree: an empty slot joins its neighbour");
+        } else {
             tidied.push(placed);
         }
     }
+    debug_assert!(tidied.first().map(|first| &first.from) == begin.as_ref(), "the node begins where it began");
     tidied
 }
 
@@ -184,6 +204,7 @@ fn join_nodes(content: Vec<Placed>, fanout: usize) -> Vec<Placed> {
     for placed in content {
         match joined.last().and_then(|last| joined_node(last, &placed, fanout)) {
             Some(node) => {
+                sometimes!("ftree: small nodes are joined");
                 let from = joined.pop().map(|last| last.from).unwrap_or_default();
                 joined.push(Placed { from, slot: Arc::new(Slot::new(Vec::new(), Child::Inner(node))) });
             }

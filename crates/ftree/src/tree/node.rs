@@ -8,7 +8,7 @@ use crate::Seq;
 use crate::cache::{Cache, Charge, heap_bytes};
 use crate::checkpoint::NodeOnDisk;
 use crate::key_index::KeyIndex;
-use crate::table::Table;
+use crate::table::{Table, TableMeta};
 
 pub struct Inner {
     /// `pivots.key(i)` is the lower bound of slot `i + 1`; slot 0 begins where the node begins.
@@ -81,6 +81,7 @@ impl Inner {
     }
 
     pub fn of_parts(pivots: Arc<KeyIndex>, slots: Vec<Arc<Slot>>, level: u8, disk: OnceLock<NodeOnDisk>) -> Inner {
+        assert!(slots.len() == pivots.len() + 1, "{} slots, {} pivots", slots.len(), pivots.len());
         let (totals, excess, charge) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Inner { pivots, slots, level, disk, totals, excess, charge }
     }
@@ -166,6 +167,14 @@ impl Inner {
         }
     }
 
+    /// The children that are inner nodes.
+    pub fn inner_children(&self) -> impl Iterator<Item = &Arc<Inner>> {
+        self.slots.iter().filter_map(|slot| match &slot.child {
+            Child::Inner(inner) => Some(inner),
+            Child::Empty | Child::Leaf(_) => None,
+        })
+    }
+
     /// All tables here and below, those in several slots several times.
     pub fn for_each_table(&self, see: &mut dyn FnMut(&Arc<Table>)) {
         for slot in &self.slots {
@@ -219,8 +228,26 @@ impl Slot {
         Slot { runs: self.runs.clone(), child, read_work }
     }
 
+    /// Returns true if the child, and the runs that share keys with this one, hold nothing as new as it does (I1, I2).
+    pub fn is_older_than(&self, run: &Run) -> bool {
+        let meta = &run.table.meta;
+        // a table of range tombstones alone has no first and last key
+        let overlaps = |other: &TableMeta| {
+            let has_rows = meta.rows > 0 && other.rows > 0;
+            has_rows && meta.first_key <= other.last_key && other.first_key <= meta.last_key
+        };
+        let runs = self.runs.iter().filter(|run| overlaps(&run.table.meta)).map(|run| run.table.meta.max_seq);
+        let below = match &self.child {
+            Child::Empty => Seq::ZERO,
+            Child::Leaf(leaf) => leaf.meta.max_seq,
+            Child::Inner(inner) => inner.totals().newest,
+        };
+        runs.max().unwrap_or_default().max(below) < meta.min_seq
+    }
+
     /// One more run, the newest.
     pub fn with_run(&self, run: Run) -> Slot {
+        debug_assert!(self.is_older_than(&run), "I1: later runs of a slot are newer");
         let mut slot = self.with_child(self.child.clone());
         slot.runs.push(run);
         slot

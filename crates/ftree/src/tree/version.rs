@@ -43,6 +43,20 @@ pub struct TreeVersion {
     pub root: Arc<Inner>,
 }
 
+impl TreeVersion {
+    /// Returns true if each part is newer than those below it (I1).
+    pub fn is_ordered(&self) -> bool {
+        let parts = self.frozen.iter().chain([&self.active]).filter(|part| !part.is_empty());
+        let mut newest = self.root.totals().newest;
+        parts.into_iter().all(|part| {
+            newest < part.min_seq() && {
+                newest = part.max_seq();
+                true
+            }
+        })
+    }
+}
+
 impl Tree {
     /// `active`: a part without entries, which is used until something is applied.
     pub fn new(
@@ -88,6 +102,7 @@ impl Tree {
         let guard = self.install.lock();
         let current = self.version.load_full();
         let Some(next) = change(&current) else { return false };
+        debug_assert!(next.is_ordered(), "I1: parts of tree {} are newer than its root", self.id);
         let root = next.root.clone();
         self.version.store(Arc::new(next));
         drop(guard);

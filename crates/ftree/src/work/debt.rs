@@ -24,6 +24,7 @@ impl Debt {
         let before = if bytes == 0 { trees.remove(&serial) } else { trees.insert(serial, bytes) }.unwrap_or_default();
         let paid = before as i64 - bytes as i64;
         self.total.store(self.bytes().saturating_add_signed(-paid), Ordering::Relaxed);
+        debug_assert!(self.bytes() == trees.values().sum::<u64>(), "the total is what the trees owe");
         paid
     }
 

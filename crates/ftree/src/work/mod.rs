@@ -24,6 +24,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arbor_base::sometimes;
+
 use crate::Result;
 use crate::core::Core;
 use crate::counters::Counter;
@@ -117,6 +119,7 @@ impl Core {
                 self.note_debt(&job.tree)
             }
             Ok(Flushed::Refused) => {
+                sometimes!("ftree: a tree changed under a job");
                 self.io.counters.add(Counter::InstallsDiscarded, 1);
                 0
             }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 pub const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// The step of waiting where no writer is let in.
 pub const STEP: Duration = Duration::from_millis(5);
+const _: () = assert!(STEP.as_millis() <= SLEEP_MAX.as_millis());
 
 const RATE_MIN: f64 = 1e6;
 const WINDOW: Duration = Duration::from_millis(100);

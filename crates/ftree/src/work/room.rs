@@ -7,6 +7,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use arbor_base::sometimes;
+
 use super::pace;
 use crate::core::Core;
 use crate::counters::Counter;
@@ -26,6 +28,7 @@ const STOP: f64 = 2.0;
 /// Without space, batches that only free some may be applied up to this debt of memtables: what they held before may have become messages
 /// in nodes meanwhile, which take no memory.
 const RESERVE: f64 = STOP + 1.0;
+const _: () = assert!(STOP > 1.0 && PINNED_MAX < 1.0, "writers are slowed before they are stopped");
 /// Less is not slept: timers are not that exact. What it was for is slept for later.
 const SLEEP_MIN: Duration = Duration::from_micros(200);
 
@@ -59,7 +62,10 @@ impl Core {
             }
             if debt >= 1.0 && self.health.is_out_of_space() {
                 return match only_frees && self.memtable_debt() < RESERVE {
-                    true => Ok(()),
+                    true => {
+                        sometimes!("ftree: what frees space is let in without space");
+                        Ok(())
+                    }
                     false => Err(Error::OutOfSpace { context: "earlier writes are stalled: no space".to_owned() }),
                 };
             }
@@ -75,6 +81,7 @@ impl Core {
                 self.freeze();
                 self.work.scheduler.absorb();
             }
+            sometimes!("ftree: a writer waits at the limit of what may wait");
             self.sleep(pace::STEP);
         }
     }

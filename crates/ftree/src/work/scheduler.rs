@@ -94,6 +94,18 @@ impl Scheduler {
         is_free
     }
 
+    /// Panics where the queue breaks its own rules.
+    pub fn validate(&self) {
+        let queue = self.queue.lock();
+        let waiting: Vec<&Job> = queue.jobs.iter().map(|waiting| &waiting.job).collect();
+        let bytes: u64 = waiting.iter().map(|job| job.bytes).sum();
+        assert!(bytes == queue.waiting_bytes, "jobs of {bytes} bytes wait, and {} are counted", queue.waiting_bytes);
+        let keys = waiting.iter().flat_map(|job| &job.keys).count();
+        assert!(waiting.iter().flat_map(|job| &job.keys).all(|key| queue.busy.contains(key)), "jobs have their slots");
+        assert!(keys <= queue.busy.len(), "two jobs wait for one slot");
+        assert!(queue.running > 0 || keys == queue.busy.len(), "a slot is busy and no job has it");
+    }
+
     pub fn is_busy(&self, tree: &Tree, place: &Place) -> bool {
         self.queue.lock().busy.contains(&key_of(tree, place))
     }
@@ -134,6 +146,7 @@ impl Scheduler {
 
     pub fn absorbed(&self, more: bool) {
         let mut queue = self.queue.lock();
+        assert!(queue.absorbing, "B1: one worker absorbs at a time");
         queue.absorbing = false;
         queue.absorb |= more;
         drop(queue);
@@ -145,8 +158,10 @@ impl Scheduler {
     pub fn flushed(&self, job: &Job) {
         let mut queue = self.queue.lock();
         for key in &job.keys {
-            queue.busy.remove(key);
+            let was_busy = queue.busy.remove(key);
+            assert!(was_busy, "a slot is busy until its job is done");
         }
+        assert!(queue.running > 0, "the job was taken by a worker");
         queue.running -= 1;
     }
 
@@ -174,6 +189,13 @@ impl Queue {
             return Some(Task::Absorb);
         }
         let Waiting { job, .. } = self.jobs.pop()?;
+        debug_assert!(job.keys.iter().all(|key| self.busy.contains(key)), "a job that waits has its slots");
+        debug_assert!(
+            self.waiting_bytes >= job.bytes,
+            "{} wait, {} of them for this job",
+            self.waiting_bytes,
+            job.bytes
+        );
         self.waiting_bytes -= job.bytes;
         self.running += 1;
         Some(Task::Flush(job))

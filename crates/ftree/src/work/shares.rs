@@ -32,7 +32,10 @@ impl Shares {
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        *self.shares.taken.lock() -= self.bytes;
+        let mut taken = self.shares.taken.lock();
+        debug_assert!(*taken >= self.bytes, "{taken} are taken, {} of them here", self.bytes);
+        *taken -= self.bytes;
+        drop(taken);
         self.shares.freed.notify_all();
     }
 }

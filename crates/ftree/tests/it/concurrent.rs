@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
+use arbor_base::invariants::assert_reached;
 use arbor_disk::FaultyDisk;
 use arbor_engine::contract::Adder;
 use arbor_engine::{Batch, Engine, Op, Snapshot, TreeOptions};
@@ -152,6 +153,13 @@ fn every_snapshot_shows_the_same_sum() {
         assert!(statistic(name) > 0, "{name}: {stats:?}");
     }
     assert_eq!(statistic("slots put aside"), 0);
+    assert_reached(&[
+        "ftree: batches are applied during a checkpoint",
+        "ftree: a run arrives while its leaf is rewritten",
+        "ftree: a tree changed under a job",
+        "ftree: what is in use stays in the cache",
+    ]);
+    forest.validate();
     forest.checkpoint().unwrap();
     drop(forest);
     let report = check::verify(Path::new("/data"), &options(&disk)).unwrap();

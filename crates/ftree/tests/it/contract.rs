@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arbor_base::invariants::assert_reached;
 use arbor_disk::RealDisk;
 use arbor_engine::contract::{self, Adder, Factory};
 use arbor_engine::{Engine, UpdateFunction};
@@ -52,9 +53,36 @@ fn contract_with_tiny_nodes() {
     contract::run(&Ftree { threads: 2, updates: true, tiny: true }, 8);
 }
 
+/// Rare branches that the histories of [`contract_with_tiny_nodes_without_threads`] take.
+const RARE: &[&str] = &[
+    "ftree: a node splits",
+    "ftree: a tree grows by a level",
+    "ftree: a tree shrinks by a level",
+    "ftree: small nodes are joined",
+    "ftree: an empty slot joins its neighbour",
+    "ftree: runs are handed down whole",
+    "ftree: no row of a leaf is left",
+    "ftree: a leaf splits",
+    "ftree: small leaves are merged",
+    "ftree: a full leaf stays as it is",
+    "ftree: a deleted range is unlinked",
+    "ftree: a dropped tree is not absorbed",
+    "ftree: a block ripens",
+    "ftree: a range tombstone hides a leaf",
+    "ftree: a page is cut where a source has much",
+    "ftree: a run is cut inside of a slot",
+    "ftree: updates are joined",
+    "ftree: a value moves to an extent of its own",
+    "ftree: a table moves to the front of the file",
+    "ftree: the free tail of the file is cut off",
+    "ftree: the file grows from its free tail",
+    "ftree: a leaf of a memtable splits",
+];
+
 #[test]
 fn contract_with_tiny_nodes_without_threads() {
     contract::run(&Ftree { threads: 0, updates: true, tiny: true }, 8);
+    assert_reached(RARE);
 }
 
 #[test]

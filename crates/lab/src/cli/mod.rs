@@ -23,7 +23,8 @@ use crate::results::{Ending, Run};
 use crate::{Error, Result};
 
 /// Runs what the arguments ask for; `engines` are those of this build.
-pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
+pub fn run(matches: &ArgMatches, engines: &[KvEngine], host: crate::Host) -> ExitCode {
+    host.declare();
     exit_code(dispatch(matches, engines))
 }
 
@@ -34,6 +35,10 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
         Some(("run", matches)) => running::run_one(matches, engines),
         Some(("replay", matches)) => running::replay(matches, engines),
         Some(("echo", matches)) => running::run_echo(matches),
+        Some(("describe", matches)) if text(matches, "experiment") == Some("query") => {
+            print!("{}", query::arguments::describe()?);
+            Ok(Ending::Complete)
+        }
         Some(("describe", matches)) => {
             let experiment = find(text(matches, "experiment").unwrap_or_default())?;
             print!("{}", describe(&experiment, &setup(matches)?));

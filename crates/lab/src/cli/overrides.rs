@@ -44,6 +44,10 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
     if parameters.engines.iter().any(|engine| engine == "all") {
         plan.parameters.engines = all_engines(&plan.experiment, built_in);
     }
+    // Another binary may have other engines; it refuses what it has not.
+    if text(matches, "binary").is_none() {
+        engines_of_this_build(&mut plan, built_in)?;
+    }
     let drivers = texts(matches, "driver");
     if !drivers.is_empty() {
         plan.parameters.drivers = drivers.iter().map(|name| driver(name)).collect::<Result<_>>()?;
@@ -64,6 +68,32 @@ fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
     // Point queries alone are asked by HANDLER.
     let mariadb = mariadb.filter(|(name, _)| experiment.workload == "pointquery" || !name.ends_with("-handler"));
     own.chain(mariadb.map(|(name, _)| (*name).to_owned())).collect()
+}
+
+/// Replaces aliases by the names of the engines that will run. Errors: an engine is in no build, or not in this one.
+fn engines_of_this_build(plan: &mut Plan, built_in: &[KvEngine]) -> Result<()> {
+    let mut engines: Vec<String> = Vec::new();
+    for asked in std::mem::take(&mut plan.parameters.engines) {
+        let is_asked = |name: &&str| name.eq_ignore_ascii_case(&asked);
+        let own = built_in.iter().find(|engine| [engine.name].iter().chain(engine.aliases).any(is_asked));
+        let name = match own {
+            Some(engine) => engine.name.to_owned(),
+            None if MARIADB.iter().any(|(name, _)| *name == asked) => asked.clone(),
+            None => {
+                let known = built_in.iter().map(|engine| engine.name).chain(MARIADB.iter().map(|(name, _)| *name));
+                let known = known.collect::<Vec<_>>().join(", ");
+                return Err(Error::Usage(format!("--engine: {asked:?} is not in this build; it has {known}")));
+            }
+        };
+        if !name.eq_ignore_ascii_case(&asked) {
+            plan.remarks.push(format!("{name} ran: it was asked for as {asked}"));
+        }
+        if !engines.contains(&name) {
+            engines.push(name);
+        }
+    }
+    plan.parameters.engines = engines;
+    Ok(())
 }
 
 fn workload_settings(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
@@ -137,10 +167,15 @@ mod tests {
     use super::*;
     use crate::experiment::find;
 
+    const BUILT_IN: [KvEngine; 2] = [
+        KvEngine { name: "ftree", aliases: &["tokuft", "PerconaFT"], open: |_, _| Err(String::new()) },
+        KvEngine { name: "lmdb", aliases: &["mmapv1"], open: |_, _| Err(String::new()) },
+    ];
+
     fn planned(arguments: &[&str]) -> Result<Plan> {
         let matches = crate::cli::command().try_get_matches_from([&["lab", "run"], arguments].concat()).unwrap();
         let matches = matches.subcommand_matches("run").unwrap();
-        plan(find(text(matches, "experiment").unwrap())?, matches, &[])
+        plan(find(text(matches, "experiment").unwrap())?, matches, &BUILT_IN)
     }
 
     #[test]
@@ -187,6 +222,17 @@ mod tests {
         );
         assert_eq!((other.mode.as_str(), other.rate, other.repeats), ("fixed", Some(50.0), 3));
         assert!(planned(&["load"]).unwrap().parameters.clients.is_empty());
+    }
+
+    #[test]
+    fn engines_have_the_names_of_what_runs() {
+        let plan = planned(&["pointquery", "--engine", "mmapv1,perconaft,lmdb,FTREE,innodb"]).unwrap();
+        assert_eq!(plan.parameters.engines, ["lmdb", "ftree", "innodb"]);
+        assert_eq!(plan.remarks, ["lmdb ran: it was asked for as mmapv1", "ftree ran: it was asked for as perconaft"]);
+        let refused = planned(&["pointquery", "--engine", "ftree,frob"]).unwrap_err().to_string();
+        assert!(refused.contains("\"frob\" is not in this build; it has ftree, lmdb, innodb"), "{refused}");
+        let other = planned(&["pointquery", "--engine", "frob", "--binary", "/bin/true"]).unwrap();
+        assert_eq!(other.parameters.engines, ["frob"]);
     }
 
     #[test]

@@ -196,7 +196,10 @@ fn out(matches: &ArgMatches, name: &str) -> PathBuf {
         Some(directory) => PathBuf::from(directory),
         None => {
             let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-            Path::new("lab-results").join(format!("{name}-{time}"))
+            let directory = Path::new("lab-results").join(format!("{name}-{time}"));
+            // Another run may have begun in the same second.
+            let later = |n| directory.with_file_name(format!("{name}-{time}-{n}"));
+            std::iter::once(directory.clone()).chain((2..).map(later)).find(|each| !each.exists()).unwrap_or(directory)
         }
     }
 }

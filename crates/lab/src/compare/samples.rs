@@ -6,7 +6,7 @@ use super::statistics::mean;
 use crate::results::{Clock, Phase, Run, StepRecord};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(super) enum Direction {
     /// More is better.
     Up,
     Down,
@@ -14,7 +14,7 @@ pub enum Direction {
 
 /// Samples of one metric of one step.
 #[derive(Clone, Debug)]
-pub struct Samples {
+pub(super) struct Samples {
     pub system: String,
     /// Name without the repeat.
     pub step: String,
@@ -24,7 +24,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    pub fn is_same_as(&self, other: &Samples) -> bool {
+    pub(super) fn is_same_as(&self, other: &Samples) -> bool {
         (&self.system, &self.step, &self.metric) == (&other.system, &other.step, &other.metric)
     }
 }
@@ -35,7 +35,7 @@ const REPEATS_MIN: usize = 5;
 const BATCHES: usize = 10;
 
 /// Returns the samples of all steps of a run, in its order; loads too.
-pub fn samples(run: &Run) -> Vec<Samples> {
+pub(super) fn samples(run: &Run) -> Vec<Samples> {
     let mut all = Vec::new();
     for system in &run.record.systems {
         let mut groups: Vec<(String, Vec<&StepRecord>)> = Vec::new();

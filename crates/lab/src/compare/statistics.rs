@@ -14,7 +14,7 @@ pub struct Difference {
 /// Fewer samples are too few.
 const SAMPLES_MIN: usize = 5;
 
-pub fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
@@ -24,7 +24,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// `None` when there are too few samples, or nothing to be relative to.
-pub fn difference(base: &[f64], other: &[f64]) -> Option<Difference> {
+pub(super) fn difference(base: &[f64], other: &[f64]) -> Option<Difference> {
     let (a, b) = (mean(base), mean(other));
     if base.len() < SAMPLES_MIN || other.len() < SAMPLES_MIN || a <= 0.0 {
         return None;

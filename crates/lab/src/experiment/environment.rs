@@ -1,10 +1,11 @@
 //! env.json: the machine, as far as it affects the measurements.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::observe::{Device, processors};
+use crate::observe::{Device, Observed, Sample, processors};
 use crate::target::managed::free_bytes;
 use crate::target::memory_limit::MemoryLimit;
 
@@ -18,6 +19,7 @@ pub fn environment(root: &Path) -> Value {
         "memory_bytes": memory_bytes(),
         "kernel": first_line("/proc/sys/kernel/osrelease"),
         "host": first_line("/proc/sys/kernel/hostname"),
+        "busy_share": busy_share(),
         "load_average": first_line("/proc/loadavg"),
         "swappiness": first_line("/proc/sys/vm/swappiness"),
         "governor": first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -28,6 +30,18 @@ pub fn environment(root: &Path) -> Value {
         "free_bytes": free_bytes(root).ok(),
         "memory_can_be_limited": MemoryLimit::possible(),
     })
+}
+
+/// The time for which the processors are watched before a run.
+const WATCHED: Duration = Duration::from_millis(200);
+
+/// Returns the part of all processors that was in use, 0 to 1; this process itself only waits meanwhile.
+fn busy_share() -> Option<f64> {
+    let sample = || Sample::take(Observed::of(None, None)).ok();
+    let before = sample()?;
+    std::thread::sleep(WATCHED);
+    let usage = sample()?.since(&before);
+    Some((usage.user_percent + usage.system_percent) / 100.0)
 }
 
 fn first_line(path: &str) -> Option<String> {

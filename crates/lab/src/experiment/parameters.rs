@@ -51,6 +51,6 @@ pub struct PhasePlan {
 }
 
 /// The settings of a phase over those of all.
-pub fn merged(all: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn merged(all: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
     all.iter().chain(own).map(|(name, value)| (name.clone(), value.clone())).collect()
 }

@@ -26,6 +26,8 @@ pub struct Plan {
     pub drop: bool,
     /// Command line as typed.
     pub command_line: Vec<String>,
+    /// Sentences for a reader of the results.
+    pub remarks: Vec<String>,
 }
 
 /// A server's flags between two restarts, and what the record calls them.
@@ -50,7 +52,7 @@ pub struct StepPlan {
 impl Plan {
     pub fn of(experiment: Experiment, scale: Scale, setup: Setup) -> Plan {
         let parameters = experiment.size(scale).parameters.clone();
-        Plan { experiment, scale, parameters, setup, drop: false, command_line: Vec::new() }
+        Plan { experiment, scale, parameters, setup, drop: false, command_line: Vec::new(), remarks: Vec::new() }
     }
 
     pub fn mode(&self) -> Mode {

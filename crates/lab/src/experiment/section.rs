@@ -24,7 +24,7 @@ pub(super) fn parse<'a>(file: &str, text: &'a str) -> Result<MarkedYaml<'a>> {
 }
 
 impl<'a> Section<'a> {
-    pub fn of(file: &'a str, node: &'a MarkedYaml<'a>) -> Result<Section<'a>> {
+    pub(super) fn of(file: &'a str, node: &'a MarkedYaml<'a>) -> Result<Section<'a>> {
         let section = Section { file, node };
         if section.node.data.as_mapping().is_none() {
             return Err(section.wrong_at(node, "expected a mapping"));
@@ -37,20 +37,20 @@ impl<'a> Section<'a> {
     }
 
     /// Something wrong with a key; it is named with the line of its value, or of the mapping when it is missing.
-    pub fn wrong(&self, key: &str, what: &str) -> Error {
+    pub(super) fn wrong(&self, key: &str, what: &str) -> Error {
         self.wrong_at(self.get(key).unwrap_or(self.node), &format!("{key}: {what}"))
     }
 
     /// Returns the error of another parser with its line: if the text names a key of this mapping in backquotes or quotes,
     /// the line is that of the key.
-    pub fn wrong_within(&self, text: &str) -> Error {
+    pub(super) fn wrong_within(&self, text: &str) -> Error {
         let words = text.split(['`', '"']).skip(1).step_by(2);
         let named = words.filter_map(|word| self.get(word)).next();
         self.wrong_at(named.unwrap_or(self.node), text)
     }
 
     /// Refuses keys that are not `known`.
-    pub fn only(&self, known: &[&str]) -> Result<()> {
+    pub(super) fn only(&self, known: &[&str]) -> Result<()> {
         for key in self.node.data.as_mapping().into_iter().flatten().map(|(key, _)| key) {
             let name = key.data.as_str().unwrap_or("?");
             if !known.contains(&name) {
@@ -61,17 +61,17 @@ impl<'a> Section<'a> {
         Ok(())
     }
 
-    pub fn get(&self, key: &str) -> Option<&'a MarkedYaml<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a MarkedYaml<'a>> {
         let mapping = self.node.data.as_mapping()?;
         mapping.iter().find(|(name, _)| name.data.as_str() == Some(key)).map(|(_, value)| value)
     }
 
-    pub fn section(&self, key: &str) -> Result<Option<Section<'a>>> {
+    pub(super) fn section(&self, key: &str) -> Result<Option<Section<'a>>> {
         self.get(key).map(|node| Section::of(self.file, node)).transpose()
     }
 
     /// The mappings of a list.
-    pub fn sections(&self, key: &str) -> Result<Vec<Section<'a>>> {
+    pub(super) fn sections(&self, key: &str) -> Result<Vec<Section<'a>>> {
         self.list(key)?.iter().map(|node| Section::of(self.file, node)).collect()
     }
 
@@ -83,48 +83,48 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub fn text(&self, key: &str) -> Result<Option<&'a str>> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
         let Some(node) = self.get(key) else { return Ok(None) };
         node.data.as_str().map(Some).ok_or_else(|| self.wrong(key, "expected a string"))
     }
 
-    pub fn required(&self, key: &str) -> Result<&'a str> {
+    pub(super) fn required(&self, key: &str) -> Result<&'a str> {
         self.text(key)?.ok_or_else(|| self.wrong(key, "is missing"))
     }
 
-    pub fn flag(&self, key: &str) -> Result<bool> {
+    pub(super) fn flag(&self, key: &str) -> Result<bool> {
         let Some(node) = self.get(key) else { return Ok(false) };
         node.data.as_bool().ok_or_else(|| self.wrong(key, "expected true or false"))
     }
 
-    pub fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>> {
+    pub(super) fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>> {
         let Some(node) = self.get(key) else { return Ok(None) };
         whole(node).map(Some).ok_or_else(|| self.wrong(key, "expected an integer in range"))
     }
 
-    pub fn numbers<T: TryFrom<i64>>(&self, key: &str) -> Result<Vec<T>> {
+    pub(super) fn numbers<T: TryFrom<i64>>(&self, key: &str) -> Result<Vec<T>> {
         let numbers = self.list(key)?.iter().map(whole);
         numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of integers"))
     }
 
     /// Seconds, rates, factors: above zero or zero.
-    pub fn quantity(&self, key: &str) -> Result<Option<f64>> {
+    pub(super) fn quantity(&self, key: &str) -> Result<Option<f64>> {
         let Some(node) = self.get(key) else { return Ok(None) };
         quantity(node).map(Some).ok_or_else(|| self.wrong(key, "expected a number of at least 0"))
     }
 
-    pub fn quantities(&self, key: &str) -> Result<Vec<f64>> {
+    pub(super) fn quantities(&self, key: &str) -> Result<Vec<f64>> {
         let numbers = self.list(key)?.iter().map(quantity);
         numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of numbers of at least 0"))
     }
 
-    pub fn texts(&self, key: &str) -> Result<Vec<String>> {
+    pub(super) fn texts(&self, key: &str) -> Result<Vec<String>> {
         let texts = self.list(key)?.iter().map(|node| node.data.as_str().map(str::to_owned));
         texts.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of strings"))
     }
 
     /// Names and values in the order of the file.
-    pub fn entries(&self) -> Result<Vec<(String, Value)>> {
+    pub(super) fn entries(&self) -> Result<Vec<(String, Value)>> {
         let entries = self.node.data.as_mapping().into_iter().flatten();
         entries
             .map(|(key, node)| {
@@ -137,7 +137,7 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    pub fn map(&self) -> Result<Map<String, Value>> {
+    pub(super) fn map(&self) -> Result<Map<String, Value>> {
         Ok(self.entries()?.into_iter().collect())
     }
 }

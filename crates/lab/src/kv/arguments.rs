@@ -157,7 +157,7 @@ fn record(options: &KvOptions, outcome: &Outcome) -> serde_json::Value {
         serde_json::json!({ "engine": part.engine.name, "failure": part.failure, "phases": phases.collect::<Vec<_>>() })
     });
     serde_json::json!({
-        "arbor": env!("CARGO_PKG_VERSION"),
+        "arbor": crate::build(),
         "time": jiff::Timestamp::now().to_string(),
         "processors": crate::observe::processors(),
         "options": options,

@@ -31,7 +31,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub fn of(outcome: Result<Option<PhaseStatistics>>) -> Answer {
+    pub(super) fn of(outcome: Result<Option<PhaseStatistics>>) -> Answer {
         match outcome {
             Ok(Some(statistics)) => Answer::PhaseStatistics(statistics),
             Ok(None) => Answer::Absent,
@@ -78,7 +78,7 @@ const SLICE: Duration = Duration::from_millis(100);
 
 impl EngineProcess {
     /// An interrupt ends the phase under way.
-    pub fn start(
+    pub(super) fn start(
         options: &KvOptions,
         engine: KvEngine,
         directory: &Path,
@@ -108,7 +108,7 @@ impl EngineProcess {
         Ok(process)
     }
 
-    pub fn run(&mut self, phase: Phase) -> Result<Answer> {
+    pub(super) fn run(&mut self, phase: Phase) -> Result<Answer> {
         self.signal(Signal::CONT);
         let asked =
             self.input.as_mut().is_some_and(|input| writeln!(input, "{phase}").and_then(|()| input.flush()).is_ok());
@@ -130,7 +130,7 @@ impl EngineProcess {
     }
 
     /// Stops the process until its next turn.
-    pub fn rest(&self) {
+    pub(super) fn rest(&self) {
         self.signal(Signal::STOP);
     }
 

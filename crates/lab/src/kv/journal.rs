@@ -25,7 +25,7 @@ fn log_error(error: arbor_log::Error) -> Error {
 
 impl Journal {
     /// Opens or creates the log in a directory; the engine then makes nothing durable before the log has.
-    pub fn open(directory: &Path, engine: &dyn Engine) -> Result<Journal> {
+    pub(super) fn open(directory: &Path, engine: &dyn Engine) -> Result<Journal> {
         std::fs::create_dir_all(directory).map_err(Error::file(directory))?;
         let options = LogOptions { first_position: engine.applied().next(), ..LogOptions::default() };
         let log = Arc::new(Log::open(Arc::new(RealDisk), directory, options).map_err(log_error)?);
@@ -37,17 +37,17 @@ impl Journal {
         Ok(Journal { log })
     }
 
-    pub fn append(&self, ops: &[Op]) -> Result<Position> {
+    pub(super) fn append(&self, ops: &[Op]) -> Result<Position> {
         self.log.append(&[&record::of_ops(ops)]).map_err(log_error)
     }
 
     /// Drops the part of the log that the engine has made durable.
-    pub fn trim(&self, engine: &dyn Engine) -> Result<()> {
+    pub(super) fn trim(&self, engine: &dyn Engine) -> Result<()> {
         self.log.trim(engine.durable()).map_err(log_error)
     }
 
     /// Applies the operations that the engine lacks. Returns their number.
-    pub fn replay(&self, engine: &dyn Engine) -> Result<u64> {
+    pub(super) fn replay(&self, engine: &dyn Engine) -> Result<u64> {
         let mut reader = self.log.read(engine.applied().next());
         let (mut group, mut bytes, mut operations) = (Vec::new(), 0, 0);
         while let Some(entry) = reader.next_borrowed() {

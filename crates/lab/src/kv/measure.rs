@@ -18,14 +18,14 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn new(begun: Instant) -> Tally {
+    pub(super) fn new(begun: Instant) -> Tally {
         // up to an hour in nanoseconds, three digits
         let calls = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are in order");
         Tally { operations: 0, calls, begun, per_second: Vec::new() }
     }
 
     /// Runs and measures one call, which returns its number of operations.
-    pub fn call(&mut self, call: impl FnOnce() -> Result<u64>) -> Result<()> {
+    pub(super) fn call(&mut self, call: impl FnOnce() -> Result<u64>) -> Result<()> {
         let begin = Instant::now();
         let operations = call()?;
         let end = Instant::now();
@@ -39,7 +39,7 @@ impl Tally {
         Ok(())
     }
 
-    pub fn add(&mut self, other: Tally) {
+    pub(super) fn add(&mut self, other: Tally) {
         self.operations += other.operations;
         self.calls.add(&other.calls).expect("both have the same bounds");
         self.per_second.resize(self.per_second.len().max(other.per_second.len()), 0);
@@ -57,12 +57,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub fn start() -> Result<Clock> {
+    pub(super) fn start() -> Result<Clock> {
         observe::forget_peak_memory();
         Ok(Clock { begun: Instant::now(), cpu_s: observe::own_cpu_seconds(), device: DeviceBytes::of_this_process()? })
     }
 
-    pub fn stop(self, tally: Tally, disk_bytes: u64, rows: u64) -> Result<PhaseStatistics> {
+    pub(super) fn stop(self, tally: Tally, disk_bytes: u64, rows: u64) -> Result<PhaseStatistics> {
         let elapsed = self.begun.elapsed();
         let device = DeviceBytes::of_this_process()?;
         let call_us = |quantile| tally.calls.value_at_quantile(quantile) as f64 / 1e3;

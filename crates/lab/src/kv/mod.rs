@@ -60,6 +60,8 @@ pub type Opened = std::result::Result<Arc<dyn Engine>, String>;
 #[derive(Clone, Copy)]
 pub struct KvEngine {
     pub name: &'static str,
+    /// Other names that the server takes for it.
+    pub aliases: &'static [&'static str],
     pub open: fn(&Path, &KvSettings) -> Opened,
 }
 

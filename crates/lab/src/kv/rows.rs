@@ -25,18 +25,18 @@ const ROUNDS: u64 = 3;
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Order {
-    pub fn of(rows: u64) -> Order {
+    pub(super) fn of(rows: u64) -> Order {
         let bits = (u64::BITS - rows.max(2).saturating_sub(1).leading_zeros()).max(2);
         Order { rows: rows.max(1), bits, mask: u64::MAX >> (u64::BITS - bits) }
     }
 
     /// The row that comes n-th.
-    pub fn row(&self, n: u64) -> u64 {
+    pub(super) fn row(&self, n: u64) -> u64 {
         self.walk(n, |order, x| order.mix(x))
     }
 
     /// Returns the position of a row in the order.
-    pub fn turn(&self, row: u64) -> u64 {
+    pub(super) fn turn(&self, row: u64) -> u64 {
         self.walk(row, |order, x| order.unmix(x))
     }
 

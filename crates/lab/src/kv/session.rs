@@ -41,7 +41,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub fn new(kind: KvEngine, options: &KvOptions, directory: &Path, logged: bool) -> Result<Open> {
+    pub(super) fn new(kind: KvEngine, options: &KvOptions, directory: &Path, logged: bool) -> Result<Open> {
         let settings =
             KvSettings { cache_bytes: options.cache_bytes, direct_io: options.direct_io, updates: Arc::new(Increment) };
         let path = directory.join("engine");
@@ -51,7 +51,7 @@ impl Open {
         Ok(Open { engine, journal })
     }
 
-    pub fn apply(&self, ops: Vec<Op>) -> Result<Position> {
+    pub(super) fn apply(&self, ops: Vec<Op>) -> Result<Position> {
         self.engine.wait_for_room();
         let position = match &self.journal {
             Some(journal) => journal.append(&ops)?,
@@ -61,27 +61,27 @@ impl Open {
         Ok(position)
     }
 
-    pub fn create(&self) -> Result<()> {
+    pub(super) fn create(&self) -> Result<()> {
         self.apply(vec![Op::CreateTree { tree: TREE, options: TreeOptions::default() }]).map(drop)
     }
 
-    pub fn checkpoint(&self) -> Result<()> {
+    pub(super) fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint().map_err(engine_error)?;
         self.trim()
     }
 
-    pub fn trim(&self) -> Result<()> {
+    pub(super) fn trim(&self) -> Result<()> {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.trim(&*self.engine))
     }
 }
 
 impl<'o> Session<'o> {
-    pub fn new(options: &'o KvOptions, engine: KvEngine, directory: &Path) -> Session<'o> {
+    pub(super) fn new(options: &'o KvOptions, engine: KvEngine, directory: &Path) -> Session<'o> {
         Session { options, engine, directory: directory.to_owned(), open: None, rows: 0, before_delete_bytes: 0 }
     }
 
     /// `None`: the engine cannot do this.
-    pub fn run(&mut self, phase: Phase) -> Result<Option<PhaseStatistics>> {
+    pub(super) fn run(&mut self, phase: Phase) -> Result<Option<PhaseStatistics>> {
         let statistics = match phase {
             Phase::LoadSeq => self.load_sequential()?,
             Phase::LoadRand => {
@@ -116,20 +116,20 @@ impl<'o> Session<'o> {
         Ok(Some(statistics))
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    pub fn open_in(&self, name: &str, logged: bool) -> Result<Open> {
+    pub(super) fn open_in(&self, name: &str, logged: bool) -> Result<Open> {
         Open::new(self.engine, self.options, &self.path(name), logged)
     }
 
-    pub fn open(&self) -> Result<&Open> {
+    pub(super) fn open(&self) -> Result<&Open> {
         self.open.as_ref().ok_or_else(|| Error::Usage("no rows were loaded".to_owned()))
     }
 
     /// Ends a phase that worked in a directory.
-    pub fn finish(&self, clock: Clock, tally: Tally, name: &str, rows: u64) -> Result<PhaseStatistics> {
+    pub(super) fn finish(&self, clock: Clock, tally: Tally, name: &str, rows: u64) -> Result<PhaseStatistics> {
         clock.stop(tally, disk_use(&self.path(name).join("engine")).actual_bytes, rows)
     }
 

@@ -20,7 +20,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// State shared by the threads of one live page.
 #[derive(Debug)]
-pub struct Server {
+pub(super) struct Server {
     pub hub: Hub,
     page: String,
     /// Distinguishes runs on the same port.
@@ -31,14 +31,14 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(title: &str) -> Server {
+    pub(super) fn new(title: &str) -> Server {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (pages, closing) = (AtomicUsize::new(0), AtomicBool::new(false));
         Server { hub: Hub::default(), page: page(title), run: now.as_nanos() as u64, pages, closing }
     }
 
     /// Serves until the run is over.
-    pub fn accept(self: &Arc<Server>, listener: &TcpListener) {
+    pub(super) fn accept(self: &Arc<Server>, listener: &TcpListener) {
         for stream in listener.incoming() {
             if self.closing.load(Ordering::Acquire) {
                 return;

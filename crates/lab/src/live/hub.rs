@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 const INTERVALS_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
-pub struct Hub {
+pub(super) struct Hub {
     lines: Mutex<Lines>,
     grown: Condvar,
 }
@@ -24,14 +24,14 @@ struct Lines {
 }
 
 #[derive(Clone, Debug)]
-pub struct Line {
+pub(super) struct Line {
     pub number: u64,
     pub text: Arc<str>,
     is_interval: bool,
 }
 
 impl Hub {
-    pub fn add(&self, text: String, is_interval: bool) {
+    pub(super) fn add(&self, text: String, is_interval: bool) {
         let mut lines = self.lines.lock();
         lines.last += 1;
         let number = lines.last;
@@ -45,7 +45,7 @@ impl Hub {
     }
 
     /// Returns the lines after `seen`, waiting up to `wait` for one; empty after that time. `None` when no more will come.
-    pub fn after(&self, seen: u64, wait: Duration) -> Option<Vec<Line>> {
+    pub(super) fn after(&self, seen: u64, wait: Duration) -> Option<Vec<Line>> {
         let mut lines = self.lines.lock();
         self.grown.wait_while_for(&mut lines, |lines| lines.last <= seen && !lines.closed, wait);
         let from = lines.all.partition_point(|line| line.number <= seen);
@@ -54,7 +54,7 @@ impl Hub {
     }
 
     /// No more lines will come.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.lines.lock().closed = true;
         self.grown.notify_all();
     }

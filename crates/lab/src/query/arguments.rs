@@ -25,10 +25,26 @@ const SECONDS: f64 = 2.0;
 /// Maximum bytes of a document on disk with its indexes.
 const DOCUMENT_BYTES: u64 = 2500;
 
+/// Returns what `arbor lab describe query` prints: the data set, and a line per shape.
+pub(crate) fn describe() -> Result<String> {
+    let mut text = format!(
+        "query: shapes of queries over one data set: time, plan, share of planning, engine\n\
+         data set: {DOCUMENTS} documents (--documents), at most {} MB with indexes, in the database {DATABASE}\n\
+         each shape runs alone for {SECONDS} s (--seconds), by one client; --shape selects by a part of the name\n\
+         shapes:\n",
+        DOCUMENTS * DOCUMENT_BYTES / 1_000_000
+    );
+    for shape in Shape::all(DOCUMENTS)? {
+        let scans = if shape.scans { " (no index: scans the collection)" } else { "" };
+        text += &format!("  {:32} {:?}{scans}\n", shape.name, shape.command);
+    }
+    Ok(text)
+}
+
 /// Measures all shapes on every server. Complete if all could be run, and no plan scans a collection that has an index for the
 /// query. An interrupt ends the run
 /// after the current shape; what was measured is kept.
-pub fn run(matches: &ArgMatches) -> Result<Ending> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
     let documents = number(matches, "documents")?.unwrap_or(DOCUMENTS);
     if !(10_000..=100_000_000).contains(&documents) {
         return Err(Error::Usage("--documents takes numbers from 10000 to 100000000".to_owned()));

@@ -12,9 +12,9 @@ use arbor_base::Random;
 use arbor_bson::{ArrayBuf, DocBuf, Value};
 use arbor_client::{Client, ClientError};
 
-pub const DATABASE: &str = "labquery";
+pub(super) const DATABASE: &str = "labquery";
 const BATCH: u64 = 1000;
-pub const EXTRA: u64 = 10_000;
+pub(super) const EXTRA: u64 = 10_000;
 
 /// Spread over 64 bits, the same for the same number.
 fn mixed(n: u64) -> u64 {
@@ -64,7 +64,11 @@ fn small(n: u64, documents: u64) -> DocBuf {
 }
 
 /// Drops and creates all collections.
-pub fn load(client: &mut Client, documents: u64, mut progress: impl FnMut(&str)) -> Result<Vec<String>, ClientError> {
+pub(super) fn load(
+    client: &mut Client,
+    documents: u64,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<String>, ClientError> {
     client.command(DATABASE, &DocBuf::new().with("dropDatabase", 1))?;
     for (name, fields) in
         [("docs", "k"), ("docs", "few k"), ("docs", "s"), ("docs", "items.sku"), ("docs", "w"), ("tree", "parent")]
@@ -92,7 +96,7 @@ pub fn load(client: &mut Client, documents: u64, mut progress: impl FnMut(&str))
 }
 
 /// The documents that the deletes take.
-pub fn refill(client: &mut Client) -> Result<(), ClientError> {
+pub(super) fn refill(client: &mut Client) -> Result<(), ClientError> {
     client.command(DATABASE, &DocBuf::new().with("drop", "extra")).map(drop).or_else(|error| match error.code() {
         Some(26) => Ok(()),
         _ => Err(error),

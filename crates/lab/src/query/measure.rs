@@ -14,7 +14,7 @@ use crate::observe::cpu_seconds;
 const RUNS_MAX: usize = 2000;
 
 #[derive(Clone, Debug, Default)]
-pub struct ShapeStatistics {
+pub(super) struct ShapeStatistics {
     pub seconds: f64,
     /// Processor time of the server per run, where its process is known.
     pub cpu_seconds: Option<f64>,
@@ -32,21 +32,21 @@ pub struct ShapeStatistics {
 }
 
 impl ShapeStatistics {
-    pub fn per_second(&self) -> f64 {
+    pub(super) fn per_second(&self) -> f64 {
         self.documents as f64 / self.seconds.max(1e-9)
     }
 }
 
 /// Measuring time of one shape, and the process to profile.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(super) struct Pace {
     pub measured: Duration,
     /// Process of the server, if it is on this machine.
     pub process: Option<u32>,
     pub profiled: bool,
 }
 
-pub fn measure(client: &mut Client, shape: &Shape, pace: Pace) -> ShapeStatistics {
+pub(super) fn measure(client: &mut Client, shape: &Shape, pace: Pace) -> ShapeStatistics {
     match try_measure(client, shape, pace) {
         Ok(statistics) => statistics,
         Err(error) => ShapeStatistics { failure: Some(error.to_string()), ..ShapeStatistics::default() },

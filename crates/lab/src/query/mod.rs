@@ -9,7 +9,7 @@
 //! | `table.rs` | what is printed and written |
 //! | `arguments.rs` | the command line |
 
-pub mod arguments;
+pub(crate) mod arguments;
 mod dataset;
 mod measure;
 mod profile;

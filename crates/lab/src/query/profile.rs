@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Parts of the server's processor time, in percent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shares {
+pub(super) struct Shares {
     pub planning: f64,
     /// Storage engine, transactions, collections and indexes.
     pub engine: f64,
@@ -24,14 +24,14 @@ const ENGINE: &[&str] =
     &["arbor_ftree", "arbor_engine", "arbor_txn", "arbor_store", "arbor_disk", "arbor_log", "mdb_", "rocksdb", "__wt_"];
 const EXECUTION: &[&str] = &["arbor_query", "arbor_lang", "arbor_bson"];
 
-pub struct Profile {
+pub(super) struct Profile {
     perf: Child,
     file: PathBuf,
 }
 
 impl Profile {
     /// None: `perf` is not to be had.
-    pub fn start(process: u32) -> Option<Profile> {
+    pub(super) fn start(process: u32) -> Option<Profile> {
         let file = std::env::temp_dir().join(format!("arbor-lab-perf-{process}-{}", std::process::id()));
         let perf = Command::new("perf")
             .args(["record", "-q", "-F", "499", "-p", &process.to_string(), "-o"])
@@ -44,7 +44,7 @@ impl Profile {
         Some(Profile { perf, file })
     }
 
-    pub fn finish(mut self) -> Option<Shares> {
+    pub(super) fn finish(mut self) -> Option<Shares> {
         let pid = Pid::from_raw(self.perf.id() as i32)?;
         // it writes its file and ends; if it ended before, there is nothing to read
         let _ = kill_process(pid, Signal::INT);

@@ -9,14 +9,14 @@ const SHAPES: &str = include_str!("shapes.yaml");
 
 /// Number of documents that a run of the shape counts for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Counts {
+pub(super) enum Counts {
     /// The number of returned documents.
     Returned,
     Documents(u64),
 }
 
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub(super) struct Shape {
     pub name: String,
     pub command: DocBuf,
     pub counts: Counts,
@@ -28,7 +28,7 @@ pub struct Shape {
 
 impl Shape {
     /// Returns all shapes for a data set of `documents` documents.
-    pub fn all(documents: u64) -> Result<Vec<Shape>> {
+    pub(super) fn all(documents: u64) -> Result<Vec<Shape>> {
         let loaded = Yaml::load_from_str(SHAPES).map_err(|error| Error::Usage(format!("shapes.yaml: {error}")))?;
         let shapes = loaded.first().and_then(Yaml::as_vec).ok_or_else(|| bad("no list"))?;
         shapes.iter().map(|shape| Shape::read(shape, documents)).collect()
@@ -49,7 +49,7 @@ impl Shape {
     }
 
     /// `find`, `aggregate` and so on.
-    pub fn verb(&self) -> &str {
+    pub(super) fn verb(&self) -> &str {
         self.command.as_doc().first().map_or("", |(name, _)| name)
     }
 }

@@ -7,7 +7,7 @@ use super::shape::Shape;
 use crate::report::Table;
 
 /// All shapes on one server.
-pub struct Measured {
+pub(super) struct Measured {
     pub system: String,
     pub documents: u64,
     pub load_seconds: Option<f64>,
@@ -15,7 +15,7 @@ pub struct Measured {
     pub shapes: Vec<(Shape, ShapeStatistics)>,
 }
 
-pub fn text(measured: &Measured) -> String {
+pub(super) fn text(measured: &Measured) -> String {
     let columns = ["ms", "cpu ms", "k docs/s", "runs", "plan%", "engine%", "exec%", "other%"].map(str::to_owned);
     let title = format!("{}: query shapes over {} documents", measured.system, measured.documents);
     let mut table = Table::new(&title, "shape, leaves of its plan", columns);
@@ -47,7 +47,7 @@ fn shown(plan: &str) -> &str {
     plan.get(..60).unwrap_or(plan)
 }
 
-pub fn csv(all: &[Measured]) -> String {
+pub(super) fn csv(all: &[Measured]) -> String {
     let mut text = "system,documents,shape,seconds,cpu_seconds,documents_per_second,runs,returned,planning,engine,execution,other,\
                     scans,plan,failure\n"
         .to_owned();
@@ -77,7 +77,7 @@ pub fn csv(all: &[Measured]) -> String {
     text
 }
 
-pub fn manifest(all: &[Measured]) -> Value {
+pub(super) fn manifest(all: &[Measured]) -> Value {
     let shape = |(shape, statistics): &(Shape, ShapeStatistics)| {
         json!({
             "name": shape.name,

@@ -32,7 +32,7 @@ const WORKS: [Work; 6] = [
 /// Operations compared between a standalone server and a replica set.
 const LOGGED: [Work; 3] = [Work::Insert(1), Work::Insert(100), Work::Updates(1)];
 
-pub fn arguments() -> Command {
+pub(crate) fn arguments() -> Command {
     let command = Command::new("replset")
         .alias("set")
         .about("Measure what a replica set of one member costs: transactions, its oplog, its change streams")
@@ -54,7 +54,7 @@ struct Run {
     interrupt: Interrupt,
 }
 
-pub fn run(matches: &ArgMatches) -> Result<Ending> {
+pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
     let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds}")))?;
     let counted = texts(matches, "clients").into_iter().map(|text| text.parse::<u32>().ok().filter(|count| *count > 0));

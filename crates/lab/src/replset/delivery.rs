@@ -18,7 +18,7 @@ const COLLECTION: &str = "delivered";
 /// Writing clients: one alone does not reach the rate if a reply takes longer than a gap.
 const WRITERS: usize = 4;
 
-pub struct Delivery {
+pub(super) struct Delivery {
     pub seconds: f64,
     pub events: u64,
     /// Nanoseconds from the moment a write was due, and from the moment it was sent, to the moment its event was there.
@@ -27,7 +27,7 @@ pub struct Delivery {
 }
 
 /// Measures delivery; every event carries when its write was due and sent, in nanoseconds since `start`.
-pub fn run(target: &MongoDb, per_second: f64, time: Duration) -> Result<Delivery> {
+pub(super) fn run(target: &MongoDb, per_second: f64, time: Duration) -> Result<Delivery> {
     let failed = |source| Error::Client { server: target.name().to_owned(), source };
     let mut watcher = Watcher::open(target.client()?).map_err(failed)?;
     let mut clients = (0..WRITERS).map(|_| target.client()).collect::<Result<Vec<_>>>()?;

@@ -11,7 +11,7 @@ use crate::target::Target;
 use crate::target::mongodb::MongoDb;
 use crate::{Error, Result};
 
-pub struct LoadStatistics {
+pub(super) struct LoadStatistics {
     pub seconds: f64,
     /// Nanoseconds of each piece of work.
     pub times: Histogram<u64>,
@@ -20,27 +20,27 @@ pub struct LoadStatistics {
 }
 
 impl LoadStatistics {
-    pub fn per_second(&self) -> f64 {
+    pub(super) fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.seconds
     }
 
-    pub fn micros_at(&self, quantile: f64) -> f64 {
+    pub(super) fn micros_at(&self, quantile: f64) -> f64 {
         self.times.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    pub fn cpu_micros(&self) -> Option<f64> {
+    pub(super) fn cpu_micros(&self) -> Option<f64> {
         self.cpu_seconds.map(|seconds| seconds * 1e6 / self.times.len().max(1) as f64)
     }
 }
 
 /// Nanoseconds up to an hour. One that grows would clamp what `saturating_record` is given to its first bound.
-pub fn histogram() -> Histogram<u64> {
+pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds and three digits are allowed")
 }
 
 /// Clients in a closed loop. `first` numbers them, so that no two runs write the same documents.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub(super) struct Load {
     pub work: Work,
     pub acknowledged: Acknowledged,
     pub clients: u32,
@@ -48,7 +48,7 @@ pub struct Load {
     pub time: Duration,
 }
 
-pub fn run(target: &MongoDb, load: Load) -> Result<LoadStatistics> {
+pub(super) fn run(target: &MongoDb, load: Load) -> Result<LoadStatistics> {
     let failed = |source| Error::Client { server: target.name().to_owned(), source };
     let mut workers = Vec::new();
     for number in load.first..load.first + load.clients {

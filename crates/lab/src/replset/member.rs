@@ -10,11 +10,11 @@ use crate::{Error, Result};
 /// Timeout for a member to become primary.
 const PRIMARY_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub fn alone(engine: &str, setup: &Setup) -> Result<Managed> {
+pub(super) fn alone(engine: &str, setup: &Setup) -> Result<Managed> {
     Managed::arbor(engine, setup)
 }
 
-pub fn set(engine: &str, setup: &Setup) -> Result<Managed> {
+pub(super) fn set(engine: &str, setup: &Setup) -> Result<Managed> {
     let mut setup = setup.clone();
     setup.arguments.extend(["--replSet", "rs0"].map(str::to_owned));
     let managed = Managed::arbor(engine, &setup)?;

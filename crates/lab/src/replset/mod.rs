@@ -8,7 +8,7 @@
 //! | `work.rs` | plain writes and transactions |
 //! | `delivery.rs` | from a write to its event in a change stream |
 
-pub mod arguments;
+pub(crate) mod arguments;
 mod delivery;
 mod load;
 mod member;

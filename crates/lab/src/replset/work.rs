@@ -3,10 +3,10 @@
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use arbor_client::{Client, ClientError};
 
-pub const DATABASE: &str = "lab_set";
+pub(super) const DATABASE: &str = "lab_set";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub(super) enum Work {
     /// One insert of this many documents.
     Insert(usize),
     /// A transaction with one insert of this many documents.
@@ -18,7 +18,7 @@ pub enum Work {
 }
 
 impl Work {
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Work::Insert(1) => "1 insert".to_owned(),
             Work::Insert(count) => format!("insert of {count}"),
@@ -29,7 +29,7 @@ impl Work {
         }
     }
 
-    pub fn documents(self) -> usize {
+    pub(super) fn documents(self) -> usize {
         match self {
             Work::Insert(count)
             | Work::InsertTransaction(count)
@@ -41,7 +41,7 @@ impl Work {
 
 /// Write concern of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledged {
+pub(super) enum Acknowledged {
     /// `w: 1`: the log's buffers.
     Applied,
     /// `w: "majority"`, what a set does by itself: the disk.
@@ -49,7 +49,7 @@ pub enum Acknowledged {
 }
 
 impl Acknowledged {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Acknowledged::Applied => "w: 1",
             Acknowledged::Durable => "w: majority",
@@ -65,7 +65,7 @@ impl Acknowledged {
 }
 
 /// One client: its session, its transaction numbers, its documents.
-pub struct Worker {
+pub(super) struct Worker {
     client: Client,
     concern: DocBuf,
     number: u32,
@@ -75,7 +75,7 @@ pub struct Worker {
     pad: String,
 }
 
-pub fn array(documents: impl IntoIterator<Item = DocBuf>) -> ArrayBuf {
+pub(super) fn array(documents: impl IntoIterator<Item = DocBuf>) -> ArrayBuf {
     let mut array = ArrayBuf::new();
     for document in documents {
         array.push(&document);
@@ -87,7 +87,7 @@ pub fn array(documents: impl IntoIterator<Item = DocBuf>) -> ArrayBuf {
 const OWN: i64 = 1000;
 
 impl Worker {
-    pub fn new(client: Client, number: u32, acknowledged: Acknowledged) -> Worker {
+    pub(super) fn new(client: Client, number: u32, acknowledged: Acknowledged) -> Worker {
         let mut id = [0x5e; 16];
         id[..4].copy_from_slice(&number.to_le_bytes());
         id[4..8].copy_from_slice(&std::process::id().to_le_bytes());
@@ -96,13 +96,13 @@ impl Worker {
     }
 
     /// The documents that updates change.
-    pub fn prepare(&mut self) -> Result<(), ClientError> {
+    pub(super) fn prepare(&mut self) -> Result<(), ClientError> {
         let document = |n| DocBuf::new().with("_id", self.id(n)).with("n", 0).with("pad", self.pad.as_str());
         let documents = array((0..OWN).map(document));
         self.write(DocBuf::new().with("insert", "updated").with("documents", &documents))
     }
 
-    pub fn run(&mut self, work: Work) -> Result<(), ClientError> {
+    pub(super) fn run(&mut self, work: Work) -> Result<(), ClientError> {
         match work {
             Work::Insert(count) => {
                 let insert = self.insert(count);

@@ -15,7 +15,7 @@ struct Ends<'a> {
 
 /// None: there was one round only. Of other dimensions than the rounds, their last values. A system that did not come to
 /// the last round is left out.
-pub fn table(grid: &Grid<'_>, published: Option<&Published>) -> Option<Table> {
+pub(super) fn table(grid: &Grid<'_>, published: Option<&Published>) -> Option<Table> {
     let rounds = grid.dimensions().iter().find(|dimension| dimension.name == ROUND)?;
     let at = grid.choices(rounds).pop()?;
     let held = label(&at);

@@ -2,14 +2,14 @@
 
 use super::ageing;
 use super::chart::{COSTS, SIZES, cost_title, last_sized};
-use super::grid::{self, CLIENTS, Choice, Dimension, Grid, label, with};
+use super::grid::{self, CLIENTS, Choice, Dimension, Grid, Spread, label, with};
 use super::measured::Measured;
 use super::published::Published;
 use crate::results::{Clock, Form, Phase, Record, Run, StepRecord, SystemRecord, Table};
 use crate::target::echo;
 
 /// Every table, in the order a reader wants them.
-pub fn tables(run: &Run) -> Vec<Table> {
+pub(super) fn tables(run: &Run) -> Vec<Table> {
     let record = &run.record;
     let grid = Grid::of(record, Phase::Run);
     let mut tables = Vec::new();
@@ -41,7 +41,7 @@ fn add_published(tables: &mut [Table], published: &Published) {
 }
 
 /// `point queries` of `point_query`.
-pub fn plural(unit: &str) -> String {
+pub(super) fn plural(unit: &str) -> String {
     let unit = unit.replace('_', " ");
     match unit.strip_suffix('y') {
         Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
@@ -51,7 +51,7 @@ pub fn plural(unit: &str) -> String {
 }
 
 /// A number as founding texts print it: whole from a hundred on, two digits below ten.
-pub fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
@@ -68,6 +68,10 @@ fn or_absent(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(absent, show)
 }
 
+fn spread_or_absent(value: Option<Spread>, show: impl Fn(f64) -> String) -> String {
+    value.map_or_else(absent, |value| value.shown(show))
+}
+
 /// Returns a table per choice with a metric of each system across one dimension.
 fn across(
     grid: &Grid<'_>,
@@ -81,10 +85,10 @@ fn across(
         let title = if held.is_empty() { title.to_owned() } else { format!("{title} ({held})") };
         let mut table = Table::new(&title, &grid::title(&dimension.name), dimension.values.iter().cloned());
         for system in grid.systems() {
-            let cell = |value: &String| grid.metric(system, &with(at, dimension, value), metric);
-            let cells: Vec<Option<f64>> = dimension.values.iter().map(cell).collect();
+            let cell = |value: &String| grid.spread(system, &with(at, dimension, value), metric);
+            let cells: Vec<Option<Spread>> = dimension.values.iter().map(cell).collect();
             if cells.iter().any(Option::is_some) {
-                table.row(cells.into_iter().map(|cell| or_absent(cell, &show)), system);
+                table.row(cells.into_iter().map(|cell| spread_or_absent(cell, &show)), system);
             }
         }
         table
@@ -114,10 +118,10 @@ fn alone(grid: &Grid<'_>, record: &Record) -> Option<Table> {
     let costs = COSTS.iter().map(|(metric, title)| (*metric, cost_title(title, &unit)));
     let mut table = Table::new("rate and cost", "", grid.systems().map(str::to_owned));
     for (metric, title) in [rate].into_iter().chain(costs) {
-        let cells: Vec<Option<f64>> =
-            grid.systems().map(|system| grid.metric(system, &Choice::new(), metric)).collect();
+        let cells: Vec<Option<Spread>> =
+            grid.systems().map(|system| grid.spread(system, &Choice::new(), metric)).collect();
         if cells.iter().any(Option::is_some) {
-            table.row(cells.into_iter().map(|cell| or_absent(cell, short)), &title);
+            table.row(cells.into_iter().map(|cell| spread_or_absent(cell, short)), &title);
         }
     }
     (!table.rows.is_empty()).then(|| table.about("rate"))
@@ -144,8 +148,8 @@ fn at_the_end(run: &Run, grid: &Grid<'_>) -> Option<Table> {
     let measured = Measured::of(run);
     let title = format!("{} per second in the first and in the last tenth of the run", plural(&run.record.unit));
     let mut table = Table::new(&title, "", ["first", "last"].map(str::to_owned));
-    for (system, step) in last_steps(run) {
-        let rates = measured.rate(&system.name, step);
+    for Last { system, median, .. } in last_steps(run) {
+        let rates = measured.rate(&system.name, median);
         let tenth = rates.len() / 10;
         if rates.len() >= INTERVALS_MIN {
             let mean = |rates: &[(f64, f64)]| rates.iter().map(|(_, rate)| rate).sum::<f64>() / tenth as f64;
@@ -199,24 +203,59 @@ fn share_of_echo(grid: &Grid<'_>) -> Option<Table> {
     Some(table.about("echo"))
 }
 
-/// The last measured step of each system: of twelve hours the twelfth, of a ladder its top.
-fn last_steps(run: &Run) -> Vec<(&SystemRecord, &StepRecord)> {
-    let of = run.record.systems.iter();
-    of.filter_map(|system| Some((system, system.steps.iter().rev().find(|step| step.phase == Phase::Run)?))).collect()
+/// The last measured step of a system, with its repeats.
+struct Last<'a> {
+    system: &'a SystemRecord,
+    /// The one with the median rate; of an even number the lower of the middle two.
+    median: &'a StepRecord,
+    repeats: Vec<&'a StepRecord>,
+}
+
+impl<'a> Last<'a> {
+    /// Returns the twelfth of twelve hours, the top of a ladder. None: nothing was measured.
+    fn of(system: &'a SystemRecord) -> Option<Last<'a>> {
+        let steps: Vec<&StepRecord> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
+        let last = *steps.last()?;
+        // The steps of a ladder that is repeated come in a random order.
+        let ladder = steps.iter().filter(|step| step.settings == last.settings);
+        let shuffled = steps.iter().any(|step| step.repeat > 1);
+        let top = ladder.max_by_key(|step| step.clients).filter(|_| shuffled).unwrap_or(&last);
+        let mut repeats = grid::repeats_of(&steps, top);
+        let rate = |step: &StepRecord| step.per_second().unwrap_or_default();
+        repeats.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let median = *repeats.get((repeats.len() - 1) / 2)?;
+        Some(Last { system, median, repeats })
+    }
+
+    fn spread(&self, value: impl Fn(&StepRecord) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.repeats.iter().filter_map(|step| value(step)))
+    }
+
+    /// A readable label of the step, the same for its repeats.
+    fn place(&self) -> String {
+        let place = grid::label_of_step(&StepRecord { repeat: 1, ..self.median.clone() });
+        match self.repeats.len() {
+            1 => place,
+            repeats => format!("{place}, median of {repeats} repeats"),
+        }
+    }
+}
+
+fn last_steps(run: &Run) -> Vec<Last<'_>> {
+    run.record.systems.iter().filter_map(Last::of).collect()
 }
 
 /// The last step of the system that came furthest.
-fn place_of(run: &Run, last: &[(&SystemRecord, &StepRecord)]) -> String {
+fn place_of(run: &Run, last: &[Last<'_>]) -> String {
     let steps = |system: &SystemRecord| system.steps.iter().filter(|step| step.phase == Phase::Run).count();
     let furthest = run.record.systems.iter().map(steps).max().unwrap_or_default();
-    let there = last.iter().find(|(system, _)| steps(system) == furthest);
-    there.map(|(_, step)| grid::label_of_step(step)).unwrap_or_default()
+    last.iter().find(|last| steps(last.system) == furthest).map(Last::place).unwrap_or_default()
 }
 
 /// The system's name, with the step where it is another than the table's: it did not come further.
-fn name_at(place: &str, system: &SystemRecord, step: &StepRecord) -> String {
-    let own = grid::label_of_step(step);
-    if own == place { system.name.clone() } else { format!("{} ({own})", system.name) }
+fn name_at(place: &str, last: &Last<'_>) -> String {
+    let (own, name) = (last.place(), &last.system.name);
+    if own == place { name.clone() } else { format!("{name} ({own})") }
 }
 
 /// The columns of the founding text's table about the same.
@@ -235,25 +274,26 @@ fn response(run: &Run) -> Option<Table> {
         None => frequent(run, &last),
     };
     let mean = |step: &StepRecord, kind: &str| Some(step.latency(kind, Clock::Service)?.mean / 1000.0);
-    if !last.iter().any(|(_, step)| kinds.iter().any(|kind| mean(step, kind).is_some())) {
+    if !last.iter().any(|last| kinds.iter().any(|kind| mean(last.median, kind).is_some())) {
         return None;
     }
     let place = place_of(run, &last);
     let title = format!("average response time in milliseconds, {place}");
     let mut table = Table::new(&title, "", kinds.iter().cloned());
-    for (system, step) in last {
+    for last in &last {
+        let spread = |kind: &String| last.spread(|step| mean(step, kind));
         table.row(
-            kinds.iter().map(|kind| or_absent(mean(step, kind), |ms| format!("{ms:.3}"))),
-            &name_at(&place, system, step),
+            kinds.iter().map(|kind| spread_or_absent(spread(kind), |ms| format!("{ms:.3}"))),
+            &name_at(&place, last),
         );
     }
     Some(table.about("response").form(Form::NameFirst))
 }
 
 /// A unit of several operations is one of them only when nothing else was measured.
-fn frequent(run: &Run, steps: &[(&SystemRecord, &StepRecord)]) -> Vec<String> {
+fn frequent(run: &Run, steps: &[Last<'_>]) -> Vec<String> {
     let mut counts: Vec<(&str, u64)> = Vec::new();
-    let rows = steps.iter().flat_map(|(_, step)| &step.latencies);
+    let rows = steps.iter().flat_map(|last| &last.median.latencies);
     for row in rows.filter(|row| row.clock == Clock::Service) {
         match counts.iter_mut().find(|(kind, _)| *kind == row.kind) {
             Some((_, count)) => *count += row.count,
@@ -277,11 +317,12 @@ fn io(run: &Run) -> Option<Table> {
     let (last, title) = (last_steps(run), format!("disk I/O per {unit}, last step"));
     let place = place_of(run, &last);
     let mut table = Table::new(&title, "", columns.iter().map(|(_, name)| format!("{name}/{unit}")));
-    for (system, step) in last {
-        let cells: Vec<Option<f64>> = columns.iter().map(|(metric, _)| step.metric(metric)).collect();
+    for last in &last {
+        let cells: Vec<Option<Spread>> =
+            columns.iter().map(|(metric, _)| last.spread(|step| step.metric(metric))).collect();
         if cells.iter().any(Option::is_some) {
-            let cells = cells.into_iter().map(|cell| or_absent(cell, |value| format!("{value:.3}")));
-            table.row(cells, &name_at(&place, system, step));
+            let cells = cells.into_iter().map(|cell| spread_or_absent(cell, |value| format!("{value:.3}")));
+            table.row(cells, &name_at(&place, last));
         }
     }
     (!table.rows.is_empty()).then(|| table.about("io").form(Form::NameFirst))
@@ -290,18 +331,18 @@ fn io(run: &Run) -> Option<Table> {
 /// For each system: the latencies of each kind at its last step, and p99 of each kind over the steps.
 fn latencies(run: &Run) -> Vec<Table> {
     let mut tables = Vec::new();
-    for (system, step) in last_steps(run) {
-        tables.extend(latency_table(&system.name, step));
-        tables.extend(p99_table(run, system));
+    for last in last_steps(run) {
+        tables.extend(latency_table(&last));
+        tables.extend(p99_table(run, last.system));
     }
     tables
 }
 
-fn latency_table(system: &str, step: &StepRecord) -> Option<Table> {
+fn latency_table(last: &Last<'_>) -> Option<Table> {
     let columns = ["count", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned);
-    let title = format!("{system}: latency in microseconds, {}", grid::label_of_step(step));
+    let title = format!("{}: latency in microseconds, {}", last.system.name, last.place());
     let mut table = Table::new(&title, "operation", columns);
-    for row in &step.latencies {
+    for row in &last.median.latencies {
         let values =
             [row.mean, row.p50, row.p90, row.p95, row.p99, row.p999, row.max].map(|micros| format!("{micros:.0}"));
         let name = match row.clock {
@@ -315,19 +356,32 @@ fn latency_table(system: &str, step: &StepRecord) -> Option<Table> {
 
 fn p99_table(run: &Run, system: &SystemRecord) -> Option<Table> {
     let steps: Vec<&StepRecord> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
-    let mut columns: Vec<String> = steps.iter().map(|step| step.clients.to_string()).collect();
+    let mut groups: Vec<Vec<&StepRecord>> = Vec::new();
+    for step in &steps {
+        if !groups.iter().any(|group| group.iter().any(|other| other.name == step.name)) {
+            groups.push(grid::repeats_of(&steps, step));
+        }
+    }
+    let settled = steps.iter().any(|step| !step.settings.is_empty());
+    if !settled {
+        groups.sort_by_key(|group| group.first().map(|step| step.clients));
+    }
+    let firsts = || groups.iter().filter_map(|group| group.first());
+    let mut columns: Vec<String> = firsts().map(|step| step.clients.to_string()).collect();
     let mut legend = CLIENTS;
-    if steps.iter().any(|step| !step.settings.is_empty() || step.repeat > 1) {
-        (columns, legend) = (steps.iter().map(|step| step.name.clone()).collect(), "step");
+    if settled {
+        let name = |step: &&StepRecord| step.name.trim_end_matches(&format!("-r{}", step.repeat)).to_owned();
+        (columns, legend) = (firsts().map(name).collect(), "step");
     }
     let mut table = Table::new(&format!("{}: p99 in microseconds", system.name), legend, columns);
     for kind in &run.record.kinds {
-        let cells: Vec<Option<f64>> = steps.iter().map(|step| Some(step.latency(kind, Clock::Service)?.p99)).collect();
+        let p99 = |step: &&StepRecord| Some(step.latency(kind, Clock::Service)?.p99);
+        let cells: Vec<Option<Spread>> = groups.iter().map(|group| Spread::of(group.iter().filter_map(p99))).collect();
         if cells.iter().any(Option::is_some) {
-            table.row(cells.into_iter().map(|cell| or_absent(cell, |micros| format!("{micros:.0}"))), kind);
+            table.row(cells.into_iter().map(|cell| spread_or_absent(cell, |micros| format!("{micros:.0}"))), kind);
         }
     }
-    (steps.len() > 1 && !table.rows.is_empty()).then(|| table.about("p99"))
+    (groups.len() > 1 && !table.rows.is_empty()).then(|| table.about("p99"))
 }
 
 fn sizes(record: &Record) -> Option<Table> {

@@ -10,20 +10,20 @@ use serde_json::Value;
 use crate::results::{Phase, Record, StepRecord};
 
 /// Name of the dimension of client counts.
-pub const CLIENTS: &str = "clients";
+pub(super) const CLIENTS: &str = "clients";
 
 /// One thing that differs between steps, with its values in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dimension {
+pub(super) struct Dimension {
     pub name: String,
     pub values: Vec<String>,
 }
 
 /// Values of all dimensions but one.
-pub type Choice = BTreeMap<String, String>;
+pub(super) type Choice = BTreeMap<String, String>;
 
 #[derive(Clone, Debug)]
-pub struct Grid<'a> {
+pub(super) struct Grid<'a> {
     /// Systems that have steps, in the order of the run.
     systems: Vec<(&'a str, Vec<&'a StepRecord>)>,
     dimensions: Vec<Dimension>,
@@ -31,7 +31,7 @@ pub struct Grid<'a> {
 
 impl<'a> Grid<'a> {
     /// The steps of one phase.
-    pub fn of(record: &'a Record, phase: Phase) -> Grid<'a> {
+    pub(super) fn of(record: &'a Record, phase: Phase) -> Grid<'a> {
         let systems: Vec<(&str, Vec<&StepRecord>)> = record
             .systems
             .iter()
@@ -49,17 +49,17 @@ impl<'a> Grid<'a> {
         Grid { dimensions: dimensions.filter(|dimension| dimension.values.len() > 1).collect(), systems }
     }
 
-    pub fn systems(&self) -> impl Iterator<Item = &'a str> + '_ {
+    pub(super) fn systems(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.systems.iter().map(|(name, _)| *name)
     }
 
     /// Returns the dimensions with more than one value; clients first.
-    pub fn dimensions(&self) -> &[Dimension] {
+    pub(super) fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
     }
 
     /// All combinations of values of the dimensions other than `across`, the last one of each first: the largest.
-    pub fn choices(&self, across: &Dimension) -> Vec<Choice> {
+    pub(super) fn choices(&self, across: &Dimension) -> Vec<Choice> {
         let mut choices = vec![Choice::new()];
         for dimension in self.dimensions.iter().filter(|dimension| *dimension != across) {
             let with = |choice: &Choice, value: &String| {
@@ -77,29 +77,75 @@ impl<'a> Grid<'a> {
     }
 
     /// A system's steps at `at`, several where a step was repeated.
-    pub fn steps(&self, system: &str, at: &Choice) -> Vec<&'a StepRecord> {
+    pub(super) fn steps(&self, system: &str, at: &Choice) -> Vec<&'a StepRecord> {
         let is_at =
             |step: &&&StepRecord| at.iter().all(|(name, expected)| value(step, name).as_ref() == Some(expected));
         let steps = self.systems.iter().filter(|(name, _)| *name == system).flat_map(|(_, steps)| steps);
         steps.filter(is_at).copied().collect()
     }
 
-    /// Returns the mean of a metric over the repeats.
-    pub fn metric(&self, system: &str, at: &Choice, name: &str) -> Option<f64> {
-        let values: Vec<f64> = self.steps(system, at).iter().filter_map(|step| step.metric(name)).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    /// Returns the median of a metric over the repeats.
+    pub(super) fn metric(&self, system: &str, at: &Choice, name: &str) -> Option<f64> {
+        Some(self.spread(system, at, name)?.median)
+    }
+
+    /// Returns a metric over the repeats.
+    pub(super) fn spread(&self, system: &str, at: &Choice, name: &str) -> Option<Spread> {
+        Spread::of(self.steps(system, at).iter().filter_map(|step| step.metric(name)))
     }
 }
 
+/// A value that was measured several times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub lowest: f64,
+    pub median: f64,
+    pub highest: f64,
+}
+
+impl Spread {
+    /// The median of an even number of values is the mean of the middle two. None without values.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (lowest, highest) = (*values.first()?, *values.last()?);
+        let upper = *values.get(values.len() / 2)?;
+        let lower = *values.get((values.len() - 1) / 2)?;
+        let median = if lower == upper { lower } else { f64::midpoint(lower, upper) };
+        debug_assert!(!(median < lowest || median > highest), "{values:?}");
+        Some(Spread { lowest, median, highest })
+    }
+
+    /// Half the distance between the lowest and the highest value; 0 of one.
+    pub(super) fn half(self) -> f64 {
+        (self.highest - self.lowest) / 2.0
+    }
+
+    /// Returns `12.3`, or `12.3 \u{b1}0.4` where the values differ in what is shown.
+    pub(super) fn shown(self, show: impl Fn(f64) -> String) -> String {
+        let (median, half) = (show(self.median), show(self.half()));
+        match half.parse::<f64>() {
+            Ok(0.0) => median,
+            _ => format!("{median} \u{b1}{half}"),
+        }
+    }
+}
+
+/// The steps that differ by their repeat only: the number of clients and all settings are the same.
+pub(super) fn repeats_of<'a>(steps: &[&'a StepRecord], of: &StepRecord) -> Vec<&'a StepRecord> {
+    let same = |step: &&&StepRecord| (step.phase, step.clients, &step.settings) == (of.phase, of.clients, &of.settings);
+    steps.iter().filter(same).copied().collect()
+}
+
 /// `at` with one more dimension held.
-pub fn with(at: &Choice, dimension: &Dimension, value: &str) -> Choice {
+pub(super) fn with(at: &Choice, dimension: &Dimension, value: &str) -> Choice {
     let mut at = at.clone();
     at.insert(dimension.name.clone(), value.to_owned());
     at
 }
 
 /// `cache_mb 64, 16 clients`; empty when nothing is held.
-pub fn label(choice: &Choice) -> String {
+pub(super) fn label(choice: &Choice) -> String {
     let one = |(name, value): (&String, &String)| match name.as_str() {
         CLIENTS if value == "1" => "1 client".to_owned(),
         CLIENTS => format!("{value} clients"),
@@ -112,12 +158,12 @@ pub fn label(choice: &Choice) -> String {
 }
 
 /// A step's settings, without the number of clients.
-pub fn settings(step: &StepRecord) -> Choice {
+pub(super) fn settings(step: &StepRecord) -> Choice {
     step.settings.keys().filter_map(|name| Some((name.clone(), value(step, name)?))).collect()
 }
 
 /// Returns a readable label that distinguishes a step from others.
-pub fn label_of_step(step: &StepRecord) -> String {
+pub(super) fn label_of_step(step: &StepRecord) -> String {
     let mut held = settings(step);
     held.insert(CLIENTS.to_owned(), step.clients.to_string());
     let phase = if step.phase == Phase::Run { String::new() } else { format!("{}, ", step.phase.name()) };
@@ -126,7 +172,7 @@ pub fn label_of_step(step: &StepRecord) -> String {
 }
 
 /// A dimension as an axis or a table's corner names it.
-pub fn title(name: &str) -> String {
+pub(super) fn title(name: &str) -> String {
     match name.rsplit_once('_') {
         Some((name, unit)) if is_unit(unit) => format!("{}, {}", words(name), unit_text(unit)),
         _ => words(name),

@@ -6,12 +6,12 @@ use crate::results::{Ending, Run, StepRecord, SystemRecord};
 
 /// The run in a few facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heading {
+pub(super) struct Heading {
     pub facts: Vec<(&'static str, String)>,
 }
 
 impl Heading {
-    pub fn of(run: &Run) -> Heading {
+    pub(super) fn of(run: &Run) -> Heading {
         let record = &run.record;
         let systems = record.systems.iter().map(|system| system.name.as_str()).collect::<Vec<_>>().join(", ");
         let ended = record.ended.as_deref().map_or(String::new(), |ended| format!(" to {ended}"));
@@ -65,8 +65,28 @@ fn machine(environment: &Value) -> String {
     facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// A run that began while more of the processors was in use is no measurement to publish.
+const BUSY_SHARE_MAX: f64 = 0.1;
+
+/// Returns what a reader has to know before any number: how the run ended, a busy machine, a build for debugging.
+pub(super) fn warnings(run: &Run) -> Vec<String> {
+    let ended = (run.record.ending != Ending::Complete).then(|| ending(run.record.ending).to_owned());
+    ended.into_iter().chain(unfit(&run.environment, &run.record.arbor_version)).collect()
+}
+
+/// Returns why the numbers of this machine and build are not to be published.
+fn unfit(environment: &Value, build: &str) -> impl Iterator<Item = String> + use<> {
+    let busy = environment.get("busy_share").and_then(Value::as_f64).filter(|share| *share > BUSY_SHARE_MAX);
+    let busy = busy.map(|share| {
+        format!("the machine was busy: {:.0} % of its processors were in use before the run", share * 100.0)
+    });
+    let debug = build.split(", ").any(|part| part == "debug");
+    let debug = debug.then(|| "a build for debugging: its speed says nothing".to_owned());
+    [busy, debug].into_iter().flatten()
+}
+
 /// Returns the caveats for a reader of the tables.
-pub fn remarks(run: &Run) -> Vec<String> {
+pub(super) fn remarks(run: &Run) -> Vec<String> {
     let mut remarks = run.record.remarks.clone();
     for system in &run.record.systems {
         remarks.extend(system.failure.iter().map(|failure| format!("{}: ended early: {failure}", system.name)));
@@ -104,6 +124,16 @@ mod tests {
         let systems =
             [system("ftree", Some("lean")), system("tcp-echo", None), system("ftree.official", Some("other"))];
         assert_eq!(drivers(&systems), "ftree by lean; ftree.official by other");
+    }
+
+    #[test]
+    fn what_was_not_idle_is_said_first() {
+        let said = |busy: f64, build: &str| unfit(&json!({ "busy_share": busy }), build).collect::<Vec<_>>().join("; ");
+        assert_eq!(said(0.05, "0.1.0, commit 12, release, jemalloc"), "");
+        assert_eq!(
+            said(0.46, "0.1.0, commit 12, debug, jemalloc"),
+            "the machine was busy: 46 % of its processors were in use before the run; a build for debugging: its speed says nothing"
+        );
     }
 
     #[test]

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use crate::results::{Event, EventKind, Run, StepRecord};
 
 /// `(seconds, value)`, in order of time.
-pub type Points = Vec<(f64, f64)>;
+pub(super) type Points = Vec<(f64, f64)>;
 
 #[derive(Debug)]
-pub struct Measured<'a> {
+pub(super) struct Measured<'a> {
     pub run: &'a Run,
     /// System and step, then series.
     points: BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Points>>,
 }
 
 impl<'a> Measured<'a> {
-    pub fn of(run: &'a Run) -> Measured<'a> {
+    pub(super) fn of(run: &'a Run) -> Measured<'a> {
         let mut points: BTreeMap<(&str, &str), BTreeMap<&str, Points>> = BTreeMap::new();
         for point in &run.series {
             let of_step = points.entry((&point.system, &point.step)).or_default();
@@ -25,21 +25,21 @@ impl<'a> Measured<'a> {
     }
 
     /// The names of a step's series.
-    pub fn series(&self, system: &str, step: &StepRecord) -> impl Iterator<Item = &'a str> {
+    pub(super) fn series(&self, system: &str, step: &StepRecord) -> impl Iterator<Item = &'a str> {
         let of_step =
             self.points.iter().find(|((of, name), _)| *of == system && *name == step.name).map(|(_, series)| series);
         of_step.into_iter().flat_map(|series| series.keys().copied())
     }
 
     /// A series of a step, with times since the step began.
-    pub fn points(&self, system: &str, step: &StepRecord, series: &str) -> Points {
+    pub(super) fn points(&self, system: &str, step: &StepRecord, series: &str) -> Points {
         let of_step = self.points.get(&(system, step.name.as_str()));
         let points = of_step.and_then(|of_step| of_step.get(series));
         points.into_iter().flatten().map(|(t, value)| (t - step.begin_s, *value)).collect()
     }
 
     /// Units per second. Where the unit is not recorded as a kind of its own, all kinds together.
-    pub fn rate(&self, system: &str, step: &StepRecord) -> Points {
+    pub(super) fn rate(&self, system: &str, step: &StepRecord) -> Points {
         let unit = self.points(system, step, &format!("ops.{}", step.unit));
         if !unit.is_empty() {
             return unit;
@@ -58,7 +58,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Returns the events of a system during a step, other than the step's begin.
-    pub fn events(&self, system: &str, step: &StepRecord) -> impl Iterator<Item = &'a Event> + '_ {
+    pub(super) fn events(&self, system: &str, step: &StepRecord) -> impl Iterator<Item = &'a Event> + '_ {
         let (system, begin, end) = (system.to_owned(), step.begin_s, step.end_s);
         self.run.events.iter().filter(move |event| {
             let during = event.t_s <= end && event.end_s.unwrap_or(event.t_s) >= begin;
@@ -69,7 +69,7 @@ impl<'a> Measured<'a> {
 
 /// Aggregation of several values into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fold {
+pub(super) enum Fold {
     Mean,
     /// A stall must not vanish in a mean.
     Max,
@@ -79,13 +79,13 @@ pub enum Fold {
 const POINTS_MAX: usize = 1200;
 
 /// Points of equal distance, few enough for a chart.
-pub fn thin(points: &Points, fold: Fold) -> Points {
+pub(super) fn thin(points: &Points, fold: Fold) -> Points {
     let length = points.last().map_or(0.0, |(t, _)| *t);
     if points.len() <= POINTS_MAX { points.clone() } else { bins(points, length / POINTS_MAX as f64, fold) }
 }
 
 /// One point per `width` seconds, at its end; bins without points are left out.
-pub fn bins(points: &Points, width: f64, fold: Fold) -> Points {
+pub(super) fn bins(points: &Points, width: f64, fold: Fold) -> Points {
     let mut bins: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
     for (t, value) in points {
         // a point is at its interval's end, and belongs to the bin that ends there

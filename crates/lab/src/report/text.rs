@@ -20,7 +20,9 @@ pub fn text(run: &Run) -> String {
 fn heading(run: &Run) -> String {
     let heading = Heading::of(run);
     let facts = heading.facts.iter().map(|(name, value)| format!("{name:12}{value}\n"));
-    format!("{}: {}\n{}", run.record.experiment, run.record.about, facts.collect::<String>())
+    let warnings = super::heading::warnings(run).into_iter().map(|warning| format!("{:12}{warning}\n", "WARNING"));
+    let (facts, warnings) = (facts.collect::<String>(), warnings.collect::<String>());
+    format!("{}: {}\n{warnings}{facts}", run.record.experiment, run.record.about)
 }
 
 fn stalls(run: &Run) -> Option<String> {

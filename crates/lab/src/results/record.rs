@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::yaml;
 
 /// Format of the files in a directory; a reader refuses newer ones.
-pub const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// Readable order of run.yaml: what was requested, how it ended, then the systems; a step's name before its metrics.
 const ORDER: [&str; 28] = [

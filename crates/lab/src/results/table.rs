@@ -75,7 +75,9 @@ impl Table {
 impl Row {
     /// A cell as the number it shows; thousands may be grouped by commas or (more than once) by dots.
     pub fn number(&self, column: usize) -> Option<f64> {
-        let cell = self.cells.get(column)?.replace(',', "");
+        let cell = self.cells.get(column)?;
+        // A median of repeats comes with its spread.
+        let cell = cell.split_once(" \u{b1}").map_or(cell.as_str(), |(median, _)| median).replace(',', "");
         let grouped = cell.matches('.').count() > 1;
         if grouped { cell.replace('.', "") } else { cell }.trim().parse().ok().filter(|number: &f64| number.is_finite())
     }

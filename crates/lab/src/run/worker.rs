@@ -26,7 +26,7 @@ pub(super) struct Worker<'a> {
 
 impl Worker<'_> {
     /// Runs units until stopped.
-    pub fn run(&self, mut client: Box<dyn Client>, mut session: Box<dyn Session>) -> Result<()> {
+    pub(super) fn run(&self, mut client: Box<dyn Client>, mut session: Box<dyn Session>) -> Result<()> {
         while !self.stopped() {
             let due = self.schedule.map(Schedule::take);
             if due.is_some_and(|due| !self.wait_for(due)) {

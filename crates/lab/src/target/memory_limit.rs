@@ -12,7 +12,7 @@ pub(crate) struct MemoryLimit {
 
 impl MemoryLimit {
     /// `None` where there are no such groups.
-    pub fn new(name: &str, bytes: u64) -> Option<MemoryLimit> {
+    pub(crate) fn new(name: &str, bytes: u64) -> Option<MemoryLimit> {
         MemoryLimit::version_1(Path::new("/sys/fs/cgroup/memory"), name, bytes)
             .or_else(|| MemoryLimit::version_2(Path::new("/sys/fs/cgroup"), name, bytes))
     }
@@ -38,12 +38,12 @@ impl MemoryLimit {
     }
 
     /// Returns true if this user may make such groups here.
-    pub fn possible() -> bool {
+    pub(crate) fn possible() -> bool {
         MemoryLimit::new(&format!("arbor-lab-{}", std::process::id()), 1 << 30).is_some()
     }
 
     /// The kernel has ended a process of it for want of memory.
-    pub fn has_killed(&self) -> bool {
+    pub(crate) fn has_killed(&self) -> bool {
         let read = |name: &str| std::fs::read_to_string(self.path.join(name)).ok();
         // Version 2 has the one, version 1 the other.
         let events = read("memory.events").or_else(|| read("memory.oom_control")).unwrap_or_default();
@@ -51,7 +51,7 @@ impl MemoryLimit {
         counted.is_some_and(|count| count.trim() != "0")
     }
 
-    pub fn add(&self, process: u32) -> Result<()> {
+    pub(crate) fn add(&self, process: u32) -> Result<()> {
         let path = self.path.join("cgroup.procs");
         std::fs::write(&path, process.to_string()).map_err(Error::file(&path))
     }

@@ -38,9 +38,24 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// Returns the command behind the launcher that ends its process with the laboratory's, also after kill -9; None: there is no
+/// launcher.
+fn supervised(command: &Command) -> Option<Command> {
+    let (program, arguments) = crate::launcher().split_first()?;
+    let mut supervised = Command::new(program);
+    supervised.args(arguments).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => supervised.env(name, value),
+            None => supervised.env_remove(name),
+        };
+    }
+    Some(supervised)
+}
+
 /// A child process that is ended when dropped: SIGTERM to its number, then a wait.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
@@ -51,6 +66,8 @@ impl Process {
     pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Process> {
         let output = File::options().create(true).append(true).open(log).map_err(Error::file(log))?;
         let errors = output.try_clone().map_err(Error::file(log))?;
+        let mut supervised = supervised(command);
+        let command = supervised.as_mut().unwrap_or(command);
         // A group of its own: Ctrl-C at the terminal is for the laboratory, which ends its servers itself.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         let child = command.spawn().map_err(Error::file(command.get_program()))?;

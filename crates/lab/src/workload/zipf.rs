@@ -6,7 +6,7 @@ use super::Random;
 const EXACT_MAX: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Zipf {
+pub(super) struct Zipf {
     items: f64,
     zetan: f64,
     alpha: f64,
@@ -17,7 +17,7 @@ pub struct Zipf {
 
 impl Zipf {
     /// Computes the distribution as LinkBench does: from 100,000 items on with an estimate of the normalizing sum.
-    pub fn linkbench(items: u64, shape: f64) -> Zipf {
+    pub(super) fn linkbench(items: u64, shape: f64) -> Zipf {
         let n = items as f64;
         let zetan = match items < EXACT_MAX {
             true => (1..=items).map(|i| (i as f64).powf(-shape)).sum(),
@@ -27,11 +27,11 @@ impl Zipf {
     }
 
     /// Computes the distribution with the exact normalizing sum.
-    pub fn summed(items: u64, shape: f64) -> Zipf {
+    pub(super) fn summed(items: u64, shape: f64) -> Zipf {
         Zipf::with_sum(items, shape, zeta(items, shape))
     }
 
-    pub fn with_sum(items: u64, shape: f64, zetan: f64) -> Zipf {
+    pub(super) fn with_sum(items: u64, shape: f64, zetan: f64) -> Zipf {
         let n = items as f64;
         let second = 1.0 + 0.5f64.powf(shape);
         let eta = (1.0 - (2.0 / n).powf(1.0 - shape)) / (1.0 - second / zetan);
@@ -39,17 +39,17 @@ impl Zipf {
     }
 
     /// Grows the distribution to more items as YCSB does: the sum grows, `eta` keeps the first count.
-    pub fn grown(self, items: u64, shape: f64) -> Zipf {
+    pub(super) fn grown(self, items: u64, shape: f64) -> Zipf {
         let added: f64 = (self.items as u64 + 1..=items).map(|i| (i as f64).powf(-shape)).sum();
         Zipf { items: items as f64, zetan: self.zetan + added, ..self }
     }
 
-    pub fn items(&self) -> u64 {
+    pub(super) fn items(&self) -> u64 {
         self.items as u64
     }
 
     /// The rank of a uniform draw from [0, 1).
-    pub fn rank(&self, u: f64) -> u64 {
+    pub(super) fn rank(&self, u: f64) -> u64 {
         let scaled = u * self.zetan;
         if scaled < 1.0 {
             return 0;
@@ -64,7 +64,7 @@ impl Zipf {
 
 /// Zipf's law itself, by rejection-inversion (Hoermann and Derflinger 1996): no sum, and a draw is rarely thrown away.
 #[derive(Clone, Copy, Debug)]
-pub struct ExactZipf {
+pub(super) struct ExactZipf {
     items: f64,
     shape: f64,
     /// Integrals at the ends of the range.
@@ -76,7 +76,7 @@ pub struct ExactZipf {
 
 impl ExactZipf {
     /// Requires a shape other than 1.
-    pub fn new(items: u64, shape: f64) -> ExactZipf {
+    pub(super) fn new(items: u64, shape: f64) -> ExactZipf {
         let mut zipf = ExactZipf { items: items as f64, shape, first: 0.0, last: 0.0, cut: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;
         zipf.last = zipf.integral(zipf.items + 0.5);
@@ -93,7 +93,7 @@ impl ExactZipf {
     }
 
     /// A rank from 0.
-    pub fn rank(&self, random: &mut Random) -> u64 {
+    pub(super) fn rank(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.last + random.unit() * (self.first - self.last);
             let x = self.inverse(u);
@@ -107,7 +107,7 @@ impl ExactZipf {
 
 /// Returns the sum of `i^-shape` for i in `1..=n`: the first terms, then the Euler-Maclaurin formula (go-ycsb issue 301: adding
 /// 10^10 terms takes too long).
-pub fn zeta(n: u64, shape: f64) -> f64 {
+pub(super) fn zeta(n: u64, shape: f64) -> f64 {
     const FIRST: u64 = 1000;
     if n <= FIRST {
         return (1..=n).map(|i| (i as f64).powf(-shape)).sum();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
@@ -180,6 +180,20 @@ impl Watch for After {
     fn interval(&mut self, interval: &Interval) {
         if interval.phase == Phase::Run && interval.elapsed > self.1 {
             self.0.set();
+        }
+    }
+
+    fn event(&mut self, _event: &Event) {}
+}
+
+/// Says when a step has measured something.
+struct Measured(mpsc::Sender<()>);
+
+impl Watch for Measured {
+    fn interval(&mut self, interval: &Interval) {
+        if interval.phase == Phase::Run && interval.recorder.count(interval.unit) > 0 {
+            // only the first one is waited for
+            let _ = self.0.send(());
         }
     }
 
@@ -428,17 +442,14 @@ fn a_disk_that_fills_during_a_step_ends_it_and_leaves_what_was_measured() {
     (plan.parameters.seconds, plan.parameters.interval_s) = (60.0, 0.05);
     // The first insert of a transaction finds no room.
     plan.parameters.settings.insert("tables".to_owned(), 1.into());
+    let (measured, has_measured) = mpsc::channel();
     let filler = std::thread::spawn(move || {
-        let rows = || tables.lock().unwrap().get("sbtest1").map_or(0, BTreeMap::len);
-        while rows() < 2000 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        std::thread::sleep(Duration::from_millis(200));
+        has_measured.recv().unwrap();
         let mut tables = tables.lock().unwrap();
         let table = tables.get_mut("sbtest1").unwrap();
         table.extend((1_000_000..1_000_000 + FULL as i64 + 10).map(|id| (id, DocBuf::new().with("_id", id))));
     });
-    let run = carried_out(&plan);
+    let run = carried_out_until(&plan, &Interrupt::default(), vec![Box::new(Measured(measured))]);
     filler.join().unwrap();
     assert!(failure(&run, 0).contains("the server's disk is full: no space left"), "{}", failure(&run, 0));
     let measured = steps(&run, Phase::Run);

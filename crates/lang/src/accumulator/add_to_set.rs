@@ -8,7 +8,7 @@ use crate::expression::Evaluated;
 use crate::{Collation, Result};
 
 #[derive(Debug, Default)]
-pub struct AddToSet {
+pub(super) struct AddToSet {
     values: ArrayBuf,
     seen: HashSet<Vec<u8>>,
     seen_bytes: usize,
@@ -16,7 +16,7 @@ pub struct AddToSet {
 }
 
 impl AddToSet {
-    pub fn new(collation: &Collation) -> AddToSet {
+    pub(super) fn new(collation: &Collation) -> AddToSet {
         AddToSet { collation: collation.clone(), ..AddToSet::default() }
     }
 

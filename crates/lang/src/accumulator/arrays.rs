@@ -9,13 +9,13 @@ use crate::{Error, Result};
 
 /// A state that is fed with the elements of arrays.
 #[derive(Debug)]
-pub struct ArrayElements {
+pub(super) struct ArrayElements {
     operator: &'static str,
     inner: Box<dyn State>,
 }
 
 impl ArrayElements {
-    pub fn new(operator: &'static str, inner: Box<dyn State>) -> ArrayElements {
+    pub(super) fn new(operator: &'static str, inner: Box<dyn State>) -> ArrayElements {
         ArrayElements { operator, inner }
     }
 }

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::expression::Evaluated;
 
 #[derive(Debug, Default)]
-pub struct First(Option<Value>);
+pub(super) struct First(Option<Value>);
 
 impl State for First {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {

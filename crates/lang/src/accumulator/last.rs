@@ -7,7 +7,7 @@ use crate::Result;
 use crate::expression::Evaluated;
 
 #[derive(Debug, Default)]
-pub struct Last(Option<Value>);
+pub(super) struct Last(Option<Value>);
 
 impl State for Last {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::by_name::ByName;
 use crate::expression::{Evaluated, not_a_document};
 
 #[derive(Debug, Default)]
-pub struct MergeObjects {
+pub(super) struct MergeObjects {
     fields: ByName<Value>,
     bytes: usize,
 }

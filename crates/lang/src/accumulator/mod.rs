@@ -61,6 +61,7 @@ pub struct Accumulator {
 #[derive(Clone, Debug)]
 enum Kind {
     Simple(fn() -> Box<dyn State>),
+    Deviation(Estimator),
     /// It compares strings.
     Comparing(StartBy, Collation),
     Push,
@@ -102,15 +103,28 @@ pub const NAMES: &[&str] = &[
 ];
 
 impl Accumulator {
-    /// Parses the accumulator of one output field of `$group`.
+    /// Parses the accumulator of one output field of `$group`, which takes no list of arguments.
     pub fn parse(field: &str, value: ValueRef, context: &Context) -> Result<Accumulator> {
+        let no_accumulator = || Error::location(40234, format!("The field '{field}' must be an accumulator object"));
         let ValueRef::Document(doc) = value else {
-            return Err(Error::location(40234, format!("The field '{field}' must be an accumulator object")));
+            return Err(no_accumulator());
         };
         let mut operators = doc.iter();
-        let (Some((name, operand)), None) = (operators.next(), operators.next()) else {
-            return Err(Error::location(40238, format!("The field '{field}' must specify one accumulator")));
+        let (name, operand) = match (operators.next(), operators.next()) {
+            (Some((name, operand)), None) if name.starts_with('$') => (name, operand),
+            (Some(_), Some(_)) => {
+                return Err(Error::location(40238, format!("The field '{field}' must specify one accumulator")));
+            }
+            _ => return Err(no_accumulator()),
         };
+        if matches!(operand, ValueRef::Array(_)) {
+            return Err(Error::location(40237, format!("The {name} accumulator is a unary operator")));
+        }
+        Accumulator::of_operator(name, operand, context)
+    }
+
+    /// Parses an accumulator, whose argument may be an array.
+    pub fn of_operator(name: &str, operand: ValueRef, context: &Context) -> Result<Accumulator> {
         if !NAMES.contains(&name) {
             return Err(match name {
                 "$accumulator" => Error::not_implemented(name),
@@ -118,13 +132,15 @@ impl Accumulator {
             });
         }
         if let Some(kind) = simple(name) {
-            return Ok(Accumulator { argument: argument(name, operand, context)?, kind: Kind::Simple(kind) });
+            return Ok(Accumulator { argument: Expression::parse(operand, context)?, kind: Kind::Simple(kind) });
         }
         if let Some(start) = comparing(name) {
             let kind = Kind::Comparing(start, context.collation.clone());
-            return Ok(Accumulator { argument: argument(name, operand, context)?, kind });
+            return Ok(Accumulator { argument: Expression::parse(operand, context)?, kind });
         }
         let collecting = match name {
+            "$stdDevPop" => Some(Kind::Deviation(Estimator::Population)),
+            "$stdDevSamp" => Some(Kind::Deviation(Estimator::Sample)),
             "$push" => Some(Kind::Push),
             "$mergeObjects" => Some(Kind::MergeObjects),
             "$addToSet" => Some(Kind::AddToSet(context.collation.clone())),
@@ -133,7 +149,7 @@ impl Accumulator {
             _ => None,
         };
         if let Some(kind) = collecting {
-            return Ok(Accumulator { argument: argument(name, operand, context)?, kind });
+            return Ok(Accumulator { argument: Expression::parse(operand, context)?, kind });
         }
         if let Some(selector) = n_values::Selector::of_operator(name) {
             let (argument, n) = n_values::parse(name, operand, context)?;
@@ -172,6 +188,7 @@ impl Accumulator {
     pub fn start(&self) -> Box<dyn State> {
         match &self.kind {
             Kind::Simple(start) => start(),
+            Kind::Deviation(estimator) => Box::new(StdDev::new(*estimator)),
             Kind::Comparing(start, collation) => start(collation),
             Kind::Push => Box::<push::Push>::default(),
             Kind::MergeObjects => Box::<merge_objects::MergeObjects>::default(),
@@ -190,7 +207,9 @@ impl Accumulator {
     /// from them.
     pub fn start_moving(&self) -> Option<Box<dyn Moving>> {
         Some(match &self.kind {
-            Kind::Simple(_) | Kind::Comparing(..) | Kind::ConcatArrays | Kind::SetUnion(_) => return None,
+            Kind::Simple(_) | Kind::Deviation(_) | Kind::Comparing(..) | Kind::ConcatArrays | Kind::SetUnion(_) => {
+                return None;
+            }
             Kind::Push => Box::new(Arrived::new(Part::Present)),
             Kind::MergeObjects => Box::<Merged>::default(),
             Kind::AddToSet(collation) => Box::new(Distinct::new(collation)),
@@ -213,6 +232,11 @@ impl Accumulator {
         state.add(self.argument.eval_in(&environment)?, input.doc)
     }
 
+    /// Returns true for the standard deviations.
+    pub fn is_deviation(&self) -> bool {
+        matches!(self.kind, Kind::Deviation(_))
+    }
+
     pub fn argument(&self) -> &Expression {
         &self.argument
     }
@@ -224,8 +248,6 @@ fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
         "$avg" => || Box::<Avg>::default(),
         "$first" => || Box::<first::First>::default(),
         "$last" => || Box::<last::Last>::default(),
-        "$stdDevPop" => || Box::new(StdDev::new(Estimator::Population)),
-        "$stdDevSamp" => || Box::new(StdDev::new(Estimator::Sample)),
         _ => return None,
     })
 }
@@ -239,17 +261,6 @@ fn comparing(name: &str) -> Option<StartBy> {
         "$max" => |collation| Box::new(Extreme::greatest(collation)),
         _ => return None,
     })
-}
-
-/// The one argument; an array of exactly one is that one.
-fn argument(name: &str, operand: ValueRef, context: &Context) -> Result<Expression> {
-    if let ValueRef::Array(list) = operand {
-        return match (list.get(0), list.len()) {
-            (Some(only), 1) => Expression::parse(only, context),
-            _ => Err(Error::location(40237, format!("The {name} accumulator is a unary operator"))),
-        };
-    }
-    Expression::parse(operand, context)
 }
 
 /// Nothing or one value as an array, the partial form of several states.

@@ -11,7 +11,7 @@ use crate::{Collation, Context, Error, Expression, Result, number, text};
 
 /// Values that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selector {
+pub(super) enum Selector {
     First,
     Last,
     Min,
@@ -19,7 +19,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    pub fn of_operator(name: &str) -> Option<Selector> {
+    pub(super) fn of_operator(name: &str) -> Option<Selector> {
         Some(match name {
             "$firstN" => Selector::First,
             "$lastN" => Selector::Last,
@@ -29,11 +29,11 @@ impl Selector {
         })
     }
 
-    pub fn start(self, n: usize, collation: &Collation) -> Box<dyn State> {
+    pub(super) fn start(self, n: usize, collation: &Collation) -> Box<dyn State> {
         Box::new(NValues { selector: self, n, values: VecDeque::new(), collation: collation.clone() })
     }
 
-    pub fn start_moving(self, n: usize, collation: &Collation) -> Box<dyn Moving> {
+    pub(super) fn start_moving(self, n: usize, collation: &Collation) -> Box<dyn Moving> {
         let ordered = |descending| {
             let order = Order::Values { descending, collation: collation.clone() };
             Box::new(Ordered::new(order, End { bottom: false, n: Some(n) }))
@@ -48,7 +48,7 @@ impl Selector {
 }
 
 /// The input and the count.
-pub fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expression, usize)> {
+pub(super) fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expression, usize)> {
     let ValueRef::Document(doc) = operand else {
         let message = format!("specification must be an object; found {name}: {}", text::shell(operand));
         return Err(Error::location(5787900, message));
@@ -62,7 +62,7 @@ pub fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expres
 }
 
 /// A constant expression that gives a positive whole number.
-pub fn count(n: ValueRef, context: &Context) -> Result<usize> {
+pub(super) fn count(n: ValueRef, context: &Context) -> Result<usize> {
     let value = Expression::parse(n, context)?.eval(Doc::empty())?.unwrap_or(Value::Null);
     let shown = text::shell(value.as_ref());
     if !number::is_number(value.as_ref()) {

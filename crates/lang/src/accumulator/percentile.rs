@@ -84,7 +84,7 @@ impl Percentile {
 }
 
 /// A value that counts.
-pub fn number_of(value: &Evaluated) -> Option<f64> {
+pub(super) fn number_of(value: &Evaluated) -> Option<f64> {
     value.get().and_then(Number::of).filter(|number| !number.is_nan()).map(Number::to_f64)
 }
 
@@ -96,13 +96,16 @@ fn read_shares(value: ValueRef, context: &Context) -> Result<Vec<f64>> {
         Error::location(7750301, message)
     };
     let Some(Value::Array(shares)) = Expression::parse(value, context)?.into_constant() else {
-        return Err(Error::location(7750300, "The $percentile 'p' field must be an array of constant values"));
+        return Err(Error::location(7750301, "The $percentile 'p' field must be an array of constant values"));
     };
     let shares = shares.as_array();
     if shares.is_empty() {
         return Err(wrong(ValueRef::Array(shares)));
     }
-    let read = |share| number::to_f64(share).filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| wrong(share));
+    let read = |share| {
+        let number = number::to_f64(share).ok_or_else(|| wrong(share))?;
+        if (0.0..=1.0).contains(&number) { Ok(number) } else { Err(Error::location(7750303, wrong(share).message)) }
+    };
     shares.iter().map(read).collect()
 }
 

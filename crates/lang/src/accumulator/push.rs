@@ -7,7 +7,7 @@ use crate::Result;
 use crate::expression::Evaluated;
 
 #[derive(Debug, Default)]
-pub struct Push(ArrayBuf);
+pub(super) struct Push(ArrayBuf);
 
 impl State for Push {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {

@@ -71,6 +71,10 @@ impl State for StdDev {
         if let [count, mean, squares] = parts.as_slice()
             && *count > 0.0
         {
+            if self.count == 0 {
+                (self.count, self.mean, self.squares) = (*count as u64, *mean, *squares);
+                return Ok(());
+            }
             let (own, distance) = (self.count as f64, mean - self.mean);
             let all = own + count;
             self.squares += squares + distance * distance * own * count / all;

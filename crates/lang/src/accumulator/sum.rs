@@ -53,7 +53,8 @@ impl Sum {
         let double = self.double + self.lost;
         if let Some(decimal) = self.decimal {
             let whole: Decimal128 = self.whole.to_string().parse().unwrap_or(Decimal128::ZERO);
-            let double = if self.widest == Widest::Double { Decimal128::from_f64(double) } else { Decimal128::ZERO };
+            let double =
+                if self.widest == Widest::Double { Decimal128::from_f64_wide(double) } else { Decimal128::ZERO };
             return Number::Decimal(decimal + whole + double);
         }
         match (self.widest, i32::try_from(self.whole), i64::try_from(self.whole)) {

@@ -61,7 +61,7 @@ fn accumulators() {
         {$sum: '$a'} on [{a: 0.1}, {a: 0.2}, {a: 0.3}] => 0.6
         {$sum: '$a'} on [{a: 1e100}, {a: 1}, {a: -1e100}] => 1.0
         {$sum: '$a'} on [] => 0
-        {$sum: ['$a']} on [{a: 3}] => 3
+        {$sum: '$a'} on [{a: 3}] => 3
         {$avg: '$a'} on [{a: 1}, {a: 2}, {a: null}] => 1.5
         {$avg: '$a'} on [{a: Decimal("1")}, {a: 2}] => Decimal("1.5")
         {$avg: '$a'} on [{}] => null

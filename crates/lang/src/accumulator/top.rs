@@ -8,7 +8,7 @@ use crate::expression::Evaluated;
 use crate::{Context, Error, Expression, Result, SortPattern};
 
 #[derive(Clone, Debug)]
-pub struct Top {
+pub(super) struct Top {
     pattern: SortPattern,
     /// From the end of the order.
     bottom: bool,
@@ -17,7 +17,7 @@ pub struct Top {
 }
 
 impl Top {
-    pub fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expression, Top)> {
+    pub(super) fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expression, Top)> {
         let ValueRef::Document(doc) = operand else {
             return Err(Error::location(5788001, format!("specification must be an object; found {name}")));
         };
@@ -40,11 +40,11 @@ impl Top {
         Ok((Expression::parse(output, context)?, Top { pattern, bottom: name.starts_with("$bottom"), n }))
     }
 
-    pub fn start(&self) -> Box<dyn State> {
+    pub(super) fn start(&self) -> Box<dyn State> {
         Box::new(TopState { top: self.clone(), values: Vec::new() })
     }
 
-    pub fn start_moving(&self) -> Box<dyn Moving> {
+    pub(super) fn start_moving(&self) -> Box<dyn Moving> {
         let end = End { bottom: self.bottom, n: self.n };
         Box::new(Ordered::new(Order::Documents(self.pattern.clone()), end))
     }

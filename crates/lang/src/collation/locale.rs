@@ -48,12 +48,12 @@ pub(super) struct Locale {
 
 impl Locale {
     /// The common order.
-    pub fn root() -> Locale {
+    pub(super) fn root() -> Locale {
         Locale { name: "en".to_owned() }
     }
 
     /// `whole` is the collation document, for the text of the error.
-    pub fn parse(name: &str, whole: Doc) -> Result<Locale> {
+    pub(super) fn parse(name: &str, whole: Doc) -> Result<Locale> {
         let (place, variant) = split(name);
         let canonical = canonical(place).ok_or_else(|| invalid(whole))?;
         if variant.is_some_and(|variant| !VARIANTS.iter().any(|(known, _)| *known == variant)) {
@@ -67,17 +67,17 @@ impl Locale {
         Ok(Locale { name: name.to_owned() })
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns true if accents are compared from the end of a string by default.
-    pub fn is_backwards(&self) -> bool {
+    pub(super) fn is_backwards(&self) -> bool {
         self.name == "fr_CA"
     }
 
     /// The name of the tailoring.
-    pub fn tailoring(&self, backwards: bool) -> Result<icu_locale_core::Locale> {
+    pub(super) fn tailoring(&self, backwards: bool) -> Result<icu_locale_core::Locale> {
         let (place, variant) = split(&self.name);
         let language = place.split('_').next().unwrap_or(place);
         let common = COMMON_ORDER.contains(&language) && place != POSIX && variant.is_none();

@@ -41,7 +41,7 @@ pub(super) struct Options {
 
 impl Options {
     /// `None` is the simple collation.
-    pub fn parse(doc: Doc) -> Result<Option<Options>> {
+    pub(super) fn parse(doc: Doc) -> Result<Option<Options>> {
         let locale = match doc.get("locale") {
             None => {
                 return Err(Error::location(40414, "BSON field 'collation.locale' is missing but a required field"));
@@ -105,7 +105,7 @@ impl Options {
         Ok(())
     }
 
-    pub fn collator(&self, doc: Doc) -> Result<CollatorBorrowed<'static>> {
+    pub(super) fn collator(&self, doc: Doc) -> Result<CollatorBorrowed<'static>> {
         let mut preferences = CollatorPreferences::from(&self.locale.tailoring(self.backwards)?);
         if let Some(first) = self.case_first {
             preferences.case_first = Some(match first {
@@ -138,7 +138,7 @@ impl Options {
     }
 
     /// With what the locale decides by itself.
-    pub fn resolved(self, collator: &CollatorBorrowed) -> Options {
+    pub(super) fn resolved(self, collator: &CollatorBorrowed) -> Options {
         let resolved = collator.resolved_options();
         let case_first = match resolved.case_first {
             CollationCaseFirst::Upper => "upper",
@@ -156,7 +156,7 @@ impl Options {
         }
     }
 
-    pub fn to_doc(&self) -> DocBuf {
+    pub(super) fn to_doc(&self) -> DocBuf {
         DocBuf::new()
             .with("locale", self.locale.name())
             .with("caseLevel", self.case_level)

@@ -5,14 +5,14 @@ use arbor_bson::{Doc, ValueRef};
 use crate::{Error, Result, text};
 
 /// Reads the argument document of an operator with the codes of its complaints.
-pub struct Named<'v> {
+pub(super) struct Named<'v> {
     operator: &'static str,
     doc: Doc<'v>,
 }
 
 impl<'v> Named<'v> {
     /// `not_object` and `unknown` are the codes for an argument that is no document and for a field not in `known`.
-    pub fn read(
+    pub(super) fn read(
         operator: &'static str,
         value: ValueRef<'v>,
         known: &[&str],
@@ -36,12 +36,12 @@ impl<'v> Named<'v> {
         Ok(Named { operator, doc })
     }
 
-    pub fn get(&self, name: &str) -> Option<ValueRef<'v>> {
+    pub(super) fn get(&self, name: &str) -> Option<ValueRef<'v>> {
         self.doc.get(name)
     }
 
     /// The argument, or the error with this code.
-    pub fn require(&self, name: &str, missing: i32) -> Result<ValueRef<'v>> {
+    pub(super) fn require(&self, name: &str, missing: i32) -> Result<ValueRef<'v>> {
         let operator = self.operator;
         let error = || Error::location(missing, format!("Missing '{name}' parameter to {operator}"));
         self.get(name).ok_or_else(error)

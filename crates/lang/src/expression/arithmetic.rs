@@ -7,7 +7,7 @@ use super::real::Function;
 use crate::{Error, Result};
 
 /// Applies a function to a number; null for null.
-pub fn numeric<'a>(
+pub(super) fn numeric<'a>(
     operator: &str,
     value: Evaluated<'a>,
     function: impl FnOnce(Number) -> Result<Number>,
@@ -23,7 +23,7 @@ pub fn numeric<'a>(
 }
 
 /// A function that is defined on an interval only.
-pub fn within<'a>(
+pub(super) fn within<'a>(
     operator: &str,
     value: Evaluated<'a>,
     domain: (&str, fn(f64) -> bool),
@@ -42,7 +42,7 @@ pub fn within<'a>(
 }
 
 /// Returns true if a logarithm is refused: a decimal may be positive and yet no double but zero.
-pub fn is_zero_or_less(number: Number) -> bool {
+pub(super) fn is_zero_or_less(number: Number) -> bool {
     match number {
         Number::Decimal(v) => v.is_zero() || (v.is_negative() && !v.is_nan()),
         other => other.to_f64() <= 0.0,
@@ -51,7 +51,7 @@ pub fn is_zero_or_less(number: Number) -> bool {
 
 /// Treatment of the digits that are cut off.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Rounding {
+pub(super) enum Rounding {
     HalfEven,
     TowardsZero,
     Down,
@@ -59,7 +59,7 @@ pub enum Rounding {
 }
 
 /// Rounds to `place` digits after the point (before it when negative).
-pub fn round(number: Number, place: i32, rounding: Rounding) -> Number {
+pub(super) fn round(number: Number, place: i32, rounding: Rounding) -> Number {
     match number {
         Number::Int32(v) => {
             let rounded = round_integer(i64::from(v), place, rounding);
@@ -74,8 +74,8 @@ pub fn round(number: Number, place: i32, rounding: Rounding) -> Number {
             Rounding::Up => v.ceil(),
         }),
         Number::Double(v) => {
-            let decimal: Decimal128 = v.to_string().parse().unwrap_or(Decimal128::from_f64(v));
-            Number::Double(round_decimal(decimal, place, rounding).to_f64())
+            // of all digits that the double has, not of those that it is written with
+            Number::Double(round_decimal(Decimal128::from_f64_wide(v), place, rounding).to_f64())
         }
         Number::Decimal(v) => Number::Decimal(round_decimal(v, place, rounding)),
     }
@@ -95,7 +95,12 @@ fn round_decimal(v: Decimal128, place: i32, rounding: Rounding) -> Decimal128 {
     let Parts::Finite(Finite { negative, coefficient, exponent }) = v.parts() else { return v };
     let dropped = -place - exponent;
     if dropped <= 0 {
-        return v;
+        // digits that are missing are zeros, as far as there is room for them
+        let padded = 10u128.checked_pow(dropped.unsigned_abs()).and_then(|unit| coefficient.checked_mul(unit));
+        return match padded.filter(|padded| *padded < 10u128.pow(34)) {
+            Some(coefficient) => Decimal128::from_finite(Finite { negative, coefficient, exponent: -place }),
+            None => v,
+        };
     }
     // a coefficient has at most 34 digits, so 36 dropped digits leave nothing and less than half
     let unit = 10i128.pow(dropped.min(36) as u32);
@@ -119,13 +124,21 @@ fn adjustment(odd: bool, twice: i128, unit: i128, negative: bool, rounding: Roun
 }
 
 /// Reads the two arguments of `$round` and `$trunc`.
-pub fn round_to_place<'a>(operator: &str, arguments: Vec<Evaluated<'a>>, rounding: Rounding) -> Result<Evaluated<'a>> {
+pub(super) fn round_to_place<'a>(
+    operator: &str,
+    arguments: Vec<Evaluated<'a>>,
+    rounding: Rounding,
+) -> Result<Evaluated<'a>> {
     let mut arguments = arguments.into_iter();
     let value = arguments.next().unwrap_or(Evaluated::Missing);
     let place = match arguments.next() {
         None => 0,
         Some(place) if place.is_nullish() => return Ok(Evaluated::null()),
         Some(place) => {
+            if !place.get().is_some_and(crate::number::is_number) {
+                let found = place.type_name();
+                return Err(Error::location(16004, format!("can't convert from BSON type {found} to long")));
+            }
             let exact = place.get().and_then(crate::number::exact_i64);
             let whole = exact.ok_or_else(|| {
                 Error::location(51082, format!("precision argument to  {operator} must be a integral value"))

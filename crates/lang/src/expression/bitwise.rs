@@ -6,7 +6,7 @@ use super::Evaluated;
 use crate::{Error, Result};
 
 /// Combines whole numbers; the result is a long when one operand is, null when one is null.
-pub fn combine<'a>(
+pub(super) fn combine<'a>(
     operator: &str,
     operands: Vec<Evaluated<'a>>,
     neutral: i64,

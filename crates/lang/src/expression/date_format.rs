@@ -7,10 +7,9 @@
 //! | `%G` ISO year | `%V` ISO week | `%u` ISO weekday | `%U` week, `%w` weekday (1 is Sunday) |
 //! | `%b` month's short name | `%B` its name | `%z` offset as +hhmm | `%Z` offset in minutes |
 
-use jiff::civil::{Date, DateTime, ISOWeekDate, Weekday};
-use jiff::tz::{Offset, TimeZone};
-use jiff::{ToSpan, Zoned};
+use jiff::civil::{Date, ISOWeekDate, Weekday};
 
+use super::date::{DAY_MILLIS, Moment, Zone, days_of, in_zone};
 use crate::{Code, Error, Result};
 
 const MONTHS: [&str; 12] = [
@@ -29,7 +28,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// Refuses a format with an unknown letter.
-pub fn check(format: &str, known: &str) -> Result<()> {
+pub(super) fn check(format: &str, known: &str) -> Result<()> {
     let mut chars = format.chars();
     while let Some(c) = chars.next() {
         if c != '%' {
@@ -47,12 +46,12 @@ pub fn check(format: &str, known: &str) -> Result<()> {
 }
 
 /// The letters of `$dateToString`.
-pub const WRITABLE: &str = "dGHjLmMSuUVwYzZbB%";
+pub(super) const WRITABLE: &str = "dGHjLmMSuUVwYzZbB%";
 /// The letters of `$dateFromString`.
-pub const READABLE: &str = "dGHjLmMSuVYzZbB%";
+pub(super) const READABLE: &str = "dGHjLmMSuVYzZbB%";
 
 /// The date as text.
-pub fn write(at: &Zoned, format: &str) -> Result<String> {
+pub(super) fn write(at: &Moment, format: &str) -> Result<String> {
     use std::fmt::Write;
     let mut out = String::with_capacity(format.len() + 8);
     let mut chars = format.chars();
@@ -65,7 +64,7 @@ pub fn write(at: &Zoned, format: &str) -> Result<String> {
         let iso = || at.date().iso_week_date();
         let _ = match letter {
             'Y' => write!(out, "{:04}", year(at.year())?),
-            'G' => write!(out, "{:04}", year(iso().year())?),
+            'G' => write!(out, "{:04}", year(at.iso_year())?),
             'm' => write!(out, "{:02}", at.month()),
             'd' => write!(out, "{:02}", at.day()),
             'j' => write!(out, "{:03}", at.day_of_year()),
@@ -80,11 +79,11 @@ pub fn write(at: &Zoned, format: &str) -> Result<String> {
             'b' => write!(out, "{}", month_name(at).get(..3).unwrap_or("")),
             'B' => write!(out, "{}", month_name(at)),
             'z' => {
-                let minutes = at.offset().seconds() / 60;
+                let minutes = at.offset_minutes();
                 let sign = if minutes < 0 { '-' } else { '+' };
                 write!(out, "{sign}{:02}{:02}", minutes.abs() / 60, minutes.abs() % 60)
             }
-            'Z' => write!(out, "{:+}", at.offset().seconds() / 60),
+            'Z' => write!(out, "{:+}", at.offset_minutes()),
             other => write!(out, "{other}"),
         };
     }
@@ -92,18 +91,18 @@ pub fn write(at: &Zoned, format: &str) -> Result<String> {
 }
 
 /// The week of the year; weeks begin on Sunday, days before the first one are in week 0.
-pub fn week(at: &Zoned) -> i32 {
+pub(super) fn week(at: &Moment) -> i32 {
     (i32::from(at.day_of_year()) + 6 - i32::from(at.weekday().to_sunday_zero_offset())) / 7
 }
 
-fn year(year: i16) -> Result<i16> {
+fn year(year: i64) -> Result<i64> {
     if (0..=9999).contains(&year) {
         return Ok(year);
     }
     Err(Error::location(18537, format!("$dateToString is only defined on year 0-9999, tried to use year {year}")))
 }
 
-fn month_name(at: &Zoned) -> &'static str {
+fn month_name(at: &Moment) -> &'static str {
     MONTHS.get((at.month() - 1) as usize).copied().unwrap_or("")
 }
 
@@ -125,13 +124,14 @@ struct Seen {
 }
 
 /// The instant that a text in this format names, in milliseconds since 1970.
-pub fn read(text: &str, format: &str, zone: &TimeZone) -> Result<i64> {
+pub(super) fn read(text: &str, format: &str, zone: &Zone) -> Result<i64> {
     let seen = scan(text, format).ok_or_else(|| {
         let message = format!("Error parsing date string '{text}'; format literal not found");
         Error::new(Code::CONVERSION_FAILURE, message)
     })?;
-    instant(&seen, zone)
-        .ok_or_else(|| Error::new(Code::CONVERSION_FAILURE, format!("Error parsing date string '{text}'")))
+    let local = local(&seen)
+        .ok_or_else(|| Error::new(Code::CONVERSION_FAILURE, format!("Error parsing date string '{text}'")))?;
+    in_zone(local, seen.offset, zone, text)
 }
 
 fn scan(text: &str, format: &str) -> Option<Seen> {
@@ -210,26 +210,25 @@ fn minutes(rest: &mut &str) -> Option<i64> {
     Some(sign * number(rest, 4)?)
 }
 
-fn instant(seen: &Seen, zone: &TimeZone) -> Option<i64> {
+/// The time that is shown, counted as if it were UTC.
+fn local(seen: &Seen) -> Option<i64> {
     let narrow = |v: i64| i8::try_from(v).ok();
-    let date = match (seen.year, seen.iso_year, seen.day_of_year) {
+    let day = match (seen.year, seen.iso_year, seen.day_of_year) {
         (Some(year), None, Some(day)) => {
-            Date::new(year.try_into().ok()?, 1, 1).ok()?.checked_add((day - 1).days()).ok()?
+            // COMPAT: the first day of a year has the number 0 here, and 1 in what `$dateToString` writes
+            days_of(Date::new(year.try_into().ok()?, 1, 1).ok()?) + day
         }
         (Some(year), None, None) => {
-            Date::new(year.try_into().ok()?, narrow(seen.month.unwrap_or(1))?, narrow(seen.day.unwrap_or(1))?).ok()?
+            let (month, day) = (narrow(seen.month.unwrap_or(1))?, narrow(seen.day.unwrap_or(1))?);
+            days_of(Date::new(year.try_into().ok()?, month, day).ok()?)
         }
         (None, Some(year), None) => {
             let weekday = Weekday::from_monday_one_offset(narrow(seen.iso_day.unwrap_or(1))?).ok()?;
-            ISOWeekDate::new(year.try_into().ok()?, narrow(seen.iso_week.unwrap_or(1))?, weekday).ok()?.date()
+            days_of(ISOWeekDate::new(year.try_into().ok()?, narrow(seen.iso_week.unwrap_or(1))?, weekday).ok()?.date())
         }
         _ => return None,
     };
-    let nanos = i32::try_from(seen.millisecond * 1_000_000).ok()?;
-    let time = jiff::civil::Time::new(narrow(seen.hour)?, narrow(seen.minute)?, narrow(seen.second)?, nanos).ok()?;
-    let zone = match seen.offset {
-        Some(minutes) => TimeZone::fixed(Offset::from_seconds(i32::try_from(minutes * 60).ok()?).ok()?),
-        None => zone.clone(),
-    };
-    Some(DateTime::from_parts(date, time).to_zoned(zone).ok()?.timestamp().as_millisecond())
+    let within = |value: i64, most: i64| (0..=most).contains(&value).then_some(value);
+    let minutes = within(seen.hour, 23)? * 60 + within(seen.minute, 59)?;
+    Some(day * DAY_MILLIS + (minutes * 60 + within(seen.second, 59)?) * 1000 + within(seen.millisecond, 999)?)
 }

@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use arbor_bson::{Value, ValueRef};
-use jiff::Zoned;
-use jiff::tz::TimeZone;
 
+use super::date::{Moment, Zone};
 use super::parse::Parser;
 use super::{Environment, Evaluated, Expression, Special, date};
 use crate::{Error, Result, text};
 
 /// `<date>`, `[<date>]` or `{ date: <date>, timezone: <zone> }`.
 #[derive(Debug)]
-pub struct DateInput {
+pub(super) struct DateInput {
     operator: &'static str,
     pub date: Expression,
     pub zone: Option<Expression>,
 }
 
 impl DateInput {
-    pub fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Result<DateInput> {
+    pub(super) fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Result<DateInput> {
         let named = match value {
             ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| !name.starts_with('$')) => doc,
             ValueRef::Array(list) => {
@@ -49,30 +48,30 @@ impl DateInput {
     }
 
     /// The instant in its zone; `None` when one of the two is null.
-    pub fn zoned(&self, environment: &Environment<'_>) -> Result<Option<Zoned>> {
+    pub(super) fn zoned(&self, environment: &Environment<'_>) -> Result<Option<Moment>> {
         let date = self.date.eval_in(environment)?;
         if date.is_nullish() {
             return Ok(None);
         }
         let millis = date::millis(date.or_null())?;
         match zone_of(self.zone.as_ref(), environment)? {
-            Some(zone) => date::zoned(millis, &zone).map(Some),
+            Some(zone) => Ok(Some(zone.at(millis))),
             None => Ok(None),
         }
     }
 
-    pub fn parts(&self) -> Vec<&Expression> {
+    pub(super) fn parts(&self) -> Vec<&Expression> {
         [&self.date].into_iter().chain(&self.zone).collect()
     }
 }
 
 /// The zone an expression names, UTC without one, `None` for null.
-pub fn zone_of(zone: Option<&Expression>, environment: &Environment<'_>) -> Result<Option<TimeZone>> {
-    let Some(zone) = zone else { return Ok(Some(TimeZone::UTC)) };
+pub(super) fn zone_of(zone: Option<&Expression>, environment: &Environment<'_>) -> Result<Option<Zone>> {
+    let Some(zone) = zone else { return Ok(Some(Zone::utc())) };
     let name = zone.eval_in(environment)?;
     match name.get() {
         _ if name.is_nullish() => Ok(None),
-        Some(ValueRef::String(name)) => date::zone(name).map(Some),
+        Some(ValueRef::String(name)) => Zone::named(name).map(Some),
         _ => {
             let message = format!("timezone must evaluate to a string, found {}", name.type_name());
             Err(Error::location(40517, message))
@@ -83,14 +82,14 @@ pub fn zone_of(zone: Option<&Expression>, environment: &Environment<'_>) -> Resu
 /// An operator that returns one part of a date, null for null.
 struct DatePart {
     input: DateInput,
-    part: fn(&Zoned) -> Value,
+    part: fn(&Moment) -> Value,
 }
 
-pub fn parse_part(
+pub(super) fn parse_part(
     operator: &'static str,
     value: ValueRef,
     parser: &mut Parser,
-    part: fn(&Zoned) -> Value,
+    part: fn(&Moment) -> Value,
 ) -> Result<Expression> {
     let input = DateInput::parse(operator, value, parser)?;
     Ok(Expression::Special(Arc::new(DatePart { input, part })))

@@ -2,13 +2,12 @@
 
 use arbor_bson::ValueRef;
 use jiff::civil::Weekday;
-use jiff::{Span, ToSpan};
 
 use super::Evaluated;
 use crate::{Error, Result, text};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     Year,
     Quarter,
     Month,
@@ -22,7 +21,7 @@ pub enum Unit {
 
 impl Unit {
     /// The unit an argument names; the code is for arguments that are no strings.
-    pub fn of(operator: &str, value: &Evaluated, code: i32) -> Result<Unit> {
+    pub(crate) fn of(operator: &str, value: &Evaluated, code: i32) -> Result<Unit> {
         let Some(ValueRef::String(name)) = value.get() else {
             let found = value.type_name();
             let message = format!("{operator} requires 'unit' to be a string, but got {found}");
@@ -43,7 +42,7 @@ impl Unit {
     }
 
     /// Milliseconds, for the units that are always equally long.
-    pub fn millis(self) -> Option<i64> {
+    pub(crate) fn millis(self) -> Option<i64> {
         match self {
             Unit::Hour => Some(3_600_000),
             Unit::Minute => Some(60_000),
@@ -53,26 +52,18 @@ impl Unit {
         }
     }
 
-    /// Duration of this many units; none when that is beyond all dates.
-    pub fn span(self, amount: i64) -> Option<Span> {
-        let span = 0.days();
+    /// Months, for years, quarters and months.
+    pub(crate) fn months(self) -> i64 {
         match self {
-            Unit::Year => span.try_years(amount),
-            Unit::Quarter => span.try_months(amount.checked_mul(3)?),
-            Unit::Month => span.try_months(amount),
-            Unit::Week => span.try_weeks(amount),
-            Unit::Day => span.try_days(amount),
-            Unit::Hour => span.try_hours(amount),
-            Unit::Minute => span.try_minutes(amount),
-            Unit::Second => span.try_seconds(amount),
-            Unit::Millisecond => span.try_milliseconds(amount),
+            Unit::Year => 12,
+            Unit::Quarter => 3,
+            _ => 1,
         }
-        .ok()
     }
 }
 
 /// The first day of a week, Sunday by default.
-pub fn start_of_week(operator: &str, value: &Evaluated) -> Result<Weekday> {
+pub(super) fn start_of_week(operator: &str, value: &Evaluated) -> Result<Weekday> {
     let Some(ValueRef::String(name)) = value.get() else {
         let found = value.type_name();
         let message = format!("{operator} requires 'startOfWeek' to be a string, but got {found}");
@@ -91,6 +82,6 @@ pub fn start_of_week(operator: &str, value: &Evaluated) -> Result<Weekday> {
     let found = days.iter().find(|(day, _)| lower == *day || (lower.len() == 3 && day.starts_with(&lower)));
     found.map(|(_, day)| *day).ok_or_else(|| {
         let shown = text::shell(ValueRef::String(name));
-        Error::failed_to_parse(format!("{operator} unknown day of week value: {shown}"))
+        Error::location(5439016, format!("{operator} unknown day of week value: {shown}"))
     })
 }

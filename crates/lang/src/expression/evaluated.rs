@@ -2,7 +2,18 @@
 
 use arbor_bson::{Value, ValueRef};
 
-use crate::{Collation, Result, depth, number};
+use crate::{Collation, Error, Result, depth, number};
+
+/// The bytes from which on a text is no value.
+pub(super) const STRING_BYTES_MAX: usize = 16 << 20;
+
+/// Refuses a text that is too long for a value.
+pub(super) fn check_text(text: &str) -> Result<()> {
+    if text.len() < STRING_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::location(16493, "Tried to create string longer than 16MB"))
+}
 
 /// A value, borrowed from a document or an expression if possible, or nothing.
 #[derive(Clone, Debug)]
@@ -49,6 +60,15 @@ impl<'a> Evaluated<'a> {
             Evaluated::Owned(Value::Document(doc)) => doc.as_bytes().len(),
             Evaluated::Owned(Value::String(text)) => text.len(),
             _ => 0,
+        }
+    }
+
+    /// Refuses a text that was made for it and fits no document.
+    #[inline]
+    pub(super) fn check_text(&self) -> Result<()> {
+        match self {
+            Evaluated::Owned(Value::String(text)) => check_text(text),
+            _ => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A block ```` ```text ```` holds lines `<expression> => <value>`, `<expression> on <document> => <value>` (`missing` is
 //! no value), or `... => error <code>: <text>`.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::Expression;
 use crate::Context;
@@ -11,7 +11,7 @@ use crate::notation::{read, show};
 use arbor_bson::{Doc, Value, ValueRef};
 
 /// Runs the example lines of a text; returns how many there were and what failed.
-pub fn run(text: &str) -> (usize, Vec<String>) {
+pub(super) fn run(text: &str) -> (usize, Vec<String>) {
     let lines = text.lines().map(str::trim).filter(|line| line.contains(" => "));
     let results: Vec<_> = lines.map(check).collect();
     (results.len(), results.into_iter().filter_map(Result::err).collect())
@@ -45,7 +45,7 @@ fn check(line: &str) -> Result<(), String> {
 
 #[test]
 fn every_operator_has_examples_that_hold() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/expression/op");
+    let directory = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("src/expression/op");
     let mut failures = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -103,7 +103,7 @@ fn the_language() {
         "$a" on {} => missing
         "$a.b" on {a: {b: 5}} => 5
         "$a.b" on {a: [{b: 1}, {c: 2}, 3, {b: 4}]} => [1, 4]
-        "$a.b" on {a: [[{b: 1}], {b: 2}]} => [[1], 2]
+        "$a.b" on {a: [[{b: 1}], {b: 2}]} => [2]
         "$a.b" on {a: 5} => missing
         "$a.0" on {a: [7]} => []
         "$$ROOT" on {a: 5} => {a: 5}

@@ -1,7 +1,7 @@
 //! Field paths in expressions.
 //!
-//! A path over an array gives the array of what it finds in the elements that are documents (or arrays of such); other
-//! elements give nothing. Positions (`$a.0`) do not reach into arrays here.
+//! A path over an array gives the array of what it finds in the elements that are documents; other elements, arrays among
+//! them, give nothing. Positions (`$a.0`) do not reach into arrays here.
 
 use arbor_bson::{ArrayBuf, DEPTH_MAX, Value, ValueRef};
 
@@ -9,7 +9,7 @@ use super::Evaluated;
 use crate::path::Component;
 
 /// The value at a path inside `value`.
-pub fn resolve<'a>(value: ValueRef<'a>, path: &[Component]) -> Evaluated<'a> {
+pub(super) fn resolve<'a>(value: ValueRef<'a>, path: &[Component]) -> Evaluated<'a> {
     within(value, path, DEPTH_MAX)
 }
 
@@ -24,7 +24,7 @@ fn within<'a>(value: ValueRef<'a>, path: &[Component], levels: usize) -> Evaluat
         },
         ValueRef::Array(array) => {
             let mut found = ArrayBuf::new();
-            for element in array.iter() {
+            for element in array.iter().filter(|element| matches!(element, ValueRef::Document(_))) {
                 if let Some(value) = within(element, path, levels).get() {
                     found.push(value);
                 }

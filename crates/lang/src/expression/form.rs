@@ -7,18 +7,20 @@ use crate::stop::check_growth;
 use crate::{Collation, Error, Result};
 use arbor_bson::ValueRef;
 
-pub type Unary = for<'a> fn(Evaluated<'a>) -> Result<Evaluated<'a>>;
-pub type Binary = for<'a> fn(Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
-pub type Nary = for<'a> fn(Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
+pub(super) type Unary = for<'a> fn(Evaluated<'a>) -> Result<Evaluated<'a>>;
+pub(super) type Binary = for<'a> fn(Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
+pub(super) type Nary = for<'a> fn(Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
 /// Forms of operators that compare strings.
-pub type BinaryBy = for<'a> fn(&Collation, Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
-pub type NaryBy = for<'a> fn(&Collation, Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
-pub type ParseSpecial = fn(&'static str, ValueRef, &mut Parser) -> Result<Expression>;
+pub(super) type BinaryBy = for<'a> fn(&Collation, Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
+pub(super) type NaryBy = for<'a> fn(&Collation, Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
+pub(super) type ParseSpecial = fn(&'static str, ValueRef, &mut Parser) -> Result<Expression>;
 
 /// Signature of an operator of the table, by which it is parsed and evaluated.
 #[derive(Clone, Copy)]
-pub enum Form {
+pub(super) enum Form {
     Unary(Unary),
+    /// A conversion to a type, which refuses other numbers of arguments in its own words.
+    Conversion(Unary),
     Binary(Binary),
     /// Minimum and maximum number of arguments.
     Nary(usize, usize, Nary),
@@ -28,7 +30,7 @@ pub enum Form {
 }
 
 /// Any number of arguments.
-pub const ANY: usize = usize::MAX;
+pub(super) const ANY: usize = usize::MAX;
 
 /// An operator with its arguments.
 pub struct Call {
@@ -45,10 +47,23 @@ enum Function {
 }
 
 impl Form {
-    pub fn parse(self, name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    /// An operator of one argument that was parsed already.
+    pub(super) fn call(name: &'static str, function: Unary, argument: Expression) -> Expression {
+        Expression::Call(Arc::new(Call { name, function: Function::Unary(function, [argument]) })).fold()
+    }
+
+    pub(super) fn parse(self, name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
         let function = match self {
             Form::Special(parse) => return Ok(parse(name, value, parser)?.fold()),
             Form::Unary(function) => Function::Unary(function, exactly(name, parser.arguments(value)?)?),
+            Form::Conversion(function) => {
+                let arguments = parser.arguments(value)?;
+                if arguments.len() != 1 {
+                    let message = format!("{name} requires a single argument, got {}", arguments.len());
+                    return Err(Error::location(50723, message));
+                }
+                Function::Unary(function, exactly(name, arguments)?)
+            }
             Form::Binary(function) => Function::Binary(function, exactly(name, parser.arguments(value)?)?),
             Form::Nary(least, most, function) => {
                 let arguments = parser.arguments(value)?;

@@ -11,7 +11,7 @@ use crate::{Error, Result, number, text};
 /// which may begin past the end of the text or end before it begins.
 ///
 /// Errors: `codes` for a first and for a second argument that is no text.
-pub fn in_text<'a>(
+pub(super) fn in_text<'a>(
     operator: &str,
     codes: [i32; 2],
     arguments: Vec<Evaluated<'a>>,
@@ -36,7 +36,7 @@ pub fn in_text<'a>(
 }
 
 /// A start or an end of a search.
-pub fn position(operator: &str, which: &str, value: Option<Evaluated>) -> Result<Option<usize>> {
+pub(super) fn position(operator: &str, which: &str, value: Option<Evaluated>) -> Result<Option<usize>> {
     let Some(value) = value else { return Ok(None) };
     let value = value.or_null();
     let whole = number::exact_i32(value).ok_or_else(|| {

@@ -7,17 +7,21 @@
 //! | `environment.rs` | the document and the variables in scope |
 //! | `field.rs` | field paths over documents and arrays |
 //! | `arguments.rs` | operators with named arguments |
+//! | `binary_format.rs` | texts and numbers of binary data |
 //! | `arithmetic.rs`, `convert.rs`, `date.rs`, `real.rs` | what several operators share |
+//! | `date_text.rs` | dates of texts without a format |
 //! | `form.rs` | operators as functions of their evaluated arguments |
 //! | `op/` | the operators, one file each |
 
 mod arguments;
 mod arithmetic;
+mod binary_format;
 mod bitwise;
 mod convert;
 pub(crate) mod date;
 mod date_format;
 mod date_input;
+mod date_text;
 mod date_unit;
 mod environment;
 mod evaluated;
@@ -150,6 +154,7 @@ impl Expression {
             Expression::Special(special) => special.eval(environment)?,
         };
         tick_for(made.made_bytes())?;
+        made.check_text()?;
         made.check_depth()?;
         Ok(made)
     }

@@ -18,7 +18,7 @@ struct NElements {
     collation: Collation,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser, choose: Choose) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser, choose: Choose) -> Result<Expression> {
     let ValueRef::Document(doc) = value else {
         let message = format!("specification must be an object; found {name}: {}", text::shell(value));
         return Err(Error::location(5787900, message));

@@ -4,7 +4,7 @@ use arbor_bson::ValueRef;
 
 use super::Evaluated;
 
-pub fn for_each(arguments: &[Evaluated], mut visit: impl FnMut(ValueRef)) {
+pub(super) fn for_each(arguments: &[Evaluated], mut visit: impl FnMut(ValueRef)) {
     match arguments {
         [only] => match only.get() {
             Some(ValueRef::Array(elements)) => elements.iter().for_each(visit),

@@ -3,6 +3,7 @@
 use arbor_bson::{Doc, Value, ValueRef};
 use hashbrown::HashMap;
 
+use super::evaluated::check_text;
 use super::{Expression, field, op, variable};
 use crate::by_name::ByName;
 use crate::stop::tick;
@@ -35,7 +36,12 @@ impl<'c> Parser<'c> {
                 let items = array.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
                 Expression::Array(items.into()).fold()
             }
-            other => Expression::constant(other.to_value()),
+            other => {
+                if let ValueRef::String(text) = other {
+                    check_text(text)?;
+                }
+                Expression::constant(other.to_value())
+            }
         };
         self.depth -= 1;
         Ok(expression)
@@ -82,6 +88,9 @@ impl<'c> Parser<'c> {
         };
         let (name, rest) = name.split_once('.').map_or((name, None), |(name, rest)| (name, Some(rest)));
         variable::check_name(name)?;
+        if rest == Some("") {
+            return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+        }
         let path = rest.map(field_path::parse).transpose()?;
         if let Some(outwards) = self.bound(name) {
             return Ok(Expression::Variable { outwards, path });

@@ -14,19 +14,19 @@ const EXPONENTIAL_MAX: f64 = 15_000.0;
 /// (2026-11-21).
 const ANGLE_POWER_MAX: isize = 200;
 
-pub type Math = Context<HalfEven>;
-pub type Real = Repr<10>;
-pub type RealResult = FpResult<FBig<HalfEven, 10>>;
+pub(super) type Math = Context<HalfEven>;
+pub(super) type Real = Repr<10>;
+pub(super) type RealResult = FpResult<FBig<HalfEven, 10>>;
 
 /// One function in both kinds of numbers.
 #[derive(Clone, Copy)]
-pub struct Function {
+pub(super) struct Function {
     pub double: fn(f64) -> f64,
     pub decimal: fn(&Math, &Real) -> RealResult,
 }
 
 impl Function {
-    pub fn of(self, value: Number) -> Number {
+    pub(super) fn of(self, value: Number) -> Number {
         let Number::Decimal(decimal) = value else { return Number::Double((self.double)(value.to_f64())) };
         let by_double = || of_double((self.double)(decimal.to_f64()));
         Number::Decimal(match real(decimal) {
@@ -37,7 +37,7 @@ impl Function {
 }
 
 /// A function of two decimals.
-pub fn of_two(
+pub(super) fn of_two(
     (a, b): (Decimal128, Decimal128),
     double: fn(f64, f64) -> f64,
     decimal: fn(&Math, &Real, &Real) -> RealResult,
@@ -56,17 +56,17 @@ fn out_of_range(value: Decimal128) -> Decimal128 {
 }
 
 /// A function that grows as `e^x`: what leaves the range of decimals is left to the doubles.
-pub fn exponential(value: &Real, result: impl FnOnce() -> RealResult) -> RealResult {
+pub(super) fn exponential(value: &Real, result: impl FnOnce() -> RealResult) -> RealResult {
     if value.to_f64().value().abs() > EXPONENTIAL_MAX { Err(FpError::Indeterminate) } else { result() }
 }
 
 /// A function of an angle: COMPAT: beyond 10^200 the angle is the nearest double.
-pub fn periodic(value: &Real, result: impl FnOnce() -> RealResult) -> RealResult {
+pub(super) fn periodic(value: &Real, result: impl FnOnce() -> RealResult) -> RealResult {
     if value.exponent() > ANGLE_POWER_MAX { Err(FpError::Indeterminate) } else { result() }
 }
 
 /// The logarithm to any base.
-pub fn logarithm(math: &Math, value: &Real, base: &Real) -> RealResult {
+pub(super) fn logarithm(math: &Math, value: &Real, base: &Real) -> RealResult {
     if *base == Real::new(10.into(), 0) {
         return math.log10(value, None);
     }
@@ -79,7 +79,7 @@ pub fn logarithm(math: &Math, value: &Real, base: &Real) -> RealResult {
 }
 
 /// Degrees in radians, or the other way round.
-pub fn turned(value: &Real, to_radians: bool) -> RealResult {
+pub(super) fn turned(value: &Real, to_radians: bool) -> RealResult {
     let wide = Math::new(2 * DIGITS);
     let (value, pi) = (FBig::from_repr(value.clone(), wide), wide.pi(None).value());
     let turned = if to_radians { value * pi / FBig::from(180) } else { value * FBig::from(180) / pi };

@@ -12,6 +12,9 @@ use crate::matcher::Regex;
 use crate::matcher::regex::Capture;
 use crate::{Error, Result, text};
 
+/// The longest pattern.
+const PATTERN_BYTES_MAX: usize = 16 << 10;
+
 /// Computes the operator's result from the expression and the text; `None` when one of them is null.
 type Answer = fn(Option<(&Regex, &str)>) -> Result<Evaluated<'static>>;
 
@@ -24,7 +27,12 @@ struct RegexInput {
     answer: Answer,
 }
 
-pub fn parse_regex(operator: &'static str, value: ValueRef, parser: &mut Parser, answer: Answer) -> Result<Expression> {
+pub(super) fn parse_regex(
+    operator: &'static str,
+    value: ValueRef,
+    parser: &mut Parser,
+    answer: Answer,
+) -> Result<Expression> {
     let ValueRef::Document(doc) = value else {
         let found = text::type_name(Some(value));
         let message = format!("{operator} expects an object of named arguments but found: {found}");
@@ -82,6 +90,20 @@ impl RegexInput {
                 return Err(Error::location(51105, message));
             }
         };
+        if pattern.contains('\0') {
+            let message = format!("{operator}: regular expression cannot contain an embedded null byte");
+            return Err(Error::location(51109, message));
+        }
+        if flags.contains('\0') {
+            let message = format!("{operator}: regular expression options cannot contain an embedded null byte");
+            return Err(Error::location(51110, message));
+        }
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Error::location(
+                51111,
+                format!("Invalid Regex in {operator}: regular expression is too large"),
+            ));
+        }
         Regex::new(pattern, flags).map(Some).map_err(|error| {
             if error.code.0 == 51108 {
                 return Error::location(51108, format!("{operator}: {}", error.message));
@@ -122,7 +144,7 @@ impl Special for RegexInput {
 }
 
 /// `{ match, idx, captures }`; `idx` counts the code points before.
-pub fn found_document(text: &str, capture: &Capture, before: usize) -> DocBuf {
+pub(super) fn found_document(text: &str, capture: &Capture, before: usize) -> DocBuf {
     let part = |(start, end): (usize, usize)| text.get(start..end).unwrap_or("");
     let groups = capture.groups.iter().map(|group| group.map_or(ValueRef::Null, |at| ValueRef::String(part(at))));
     DocBuf::new()

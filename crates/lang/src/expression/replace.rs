@@ -22,7 +22,7 @@ struct Replace {
 const ARGUMENTS: [(&str, i32, i32); 3] =
     [("input", 51746, 51749), ("find", 51745, 51748), ("replacement", 51744, 51747)];
 
-pub fn parse_replace(
+pub(super) fn parse_replace(
     operator: &'static str,
     value: ValueRef,
     parser: &mut Parser,

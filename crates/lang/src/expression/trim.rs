@@ -15,7 +15,7 @@ const WHITE_SPACE: &[char] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub(super) enum Ends {
     Both,
     Start,
     End,
@@ -29,7 +29,12 @@ struct Trim {
     ends: Ends,
 }
 
-pub fn parse_ends(operator: &'static str, value: ValueRef, parser: &mut Parser, ends: Ends) -> Result<Expression> {
+pub(super) fn parse_ends(
+    operator: &'static str,
+    value: ValueRef,
+    parser: &mut Parser,
+    ends: Ends,
+) -> Result<Expression> {
     let ValueRef::Document(doc) = value else {
         let found = text::type_name(Some(value));
         return Err(Error::location(

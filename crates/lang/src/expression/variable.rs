@@ -38,6 +38,7 @@ fn check(name: &str, first_is_right: impl Fn(char) -> bool, what: &str) -> Resul
 pub fn name_of<'v>(given: Option<ValueRef<'v>>) -> Result<&'v str> {
     match given {
         None => Ok("this"),
+        Some(ValueRef::String("CURRENT")) => Ok("CURRENT"),
         Some(ValueRef::String(name)) => check_user_name(name).map(|()| name),
         Some(_) => Err(Error::failed_to_parse("the name of a variable must be a string")),
     }
@@ -48,6 +49,9 @@ pub fn outer(name: &str, context: &Context) -> Result<Expression> {
     match name {
         "ROOT" => return Ok(Expression::Root),
         "REMOVE" => return Ok(Expression::Constant(None)),
+        "NOW" | "CLUSTER_TIME" if context.without_times => {
+            return Err(Error::location(51144, format!("Builtin variable '$${name}' is not available")));
+        }
         "NOW" => return Ok(Expression::constant(Value::DateTime(context.now))),
         "KEEP" | "PRUNE" | "DESCEND" => return Ok(Expression::constant(name.to_lowercase())),
         "CLUSTER_TIME" => {
@@ -57,22 +61,32 @@ pub fn outer(name: &str, context: &Context) -> Result<Expression> {
         _ => {}
     }
     match context.variables.get(name) {
-        Some(value) => Ok(Expression::Constant(Some(value.clone()))),
+        Some(value) => Ok(Expression::Constant(value.clone())),
         None => Err(Error::location(17276, format!("Use of undefined variable: {name}"))),
     }
 }
 
 /// The variables of a command's `let`, by name. Cloning shares them.
 #[derive(Clone, Debug, Default)]
-pub struct Variables(Arc<HashMap<Box<str>, Arc<Value>>>);
+pub struct Variables(Arc<HashMap<Box<str>, Option<Arc<Value>>>>);
 
 impl Variables {
     /// Adds a variable; it hides one of the same name.
     pub fn set(&mut self, name: &str, value: Value) {
-        Arc::make_mut(&mut self.0).insert(name.into(), Arc::new(value));
+        self.set_or_missing(name, Some(value));
     }
 
-    fn get(&self, name: &str) -> Option<&Arc<Value>> {
+    /// Adds a variable whose value may be "missing".
+    pub fn set_or_missing(&mut self, name: &str, value: Option<Value>) {
+        Arc::make_mut(&mut self.0).insert(name.into(), value.map(Arc::new));
+    }
+
+    /// Returns all of them; None: it is "missing".
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&Value>)> {
+        self.0.iter().map(|(name, value)| (&**name, value.as_deref()))
+    }
+
+    fn get(&self, name: &str) -> Option<&Option<Arc<Value>>> {
         self.0.get(name)
     }
 }

@@ -4,11 +4,11 @@ use s2::r3::vector::Vector;
 
 /// Points nearer to each other than this (in radians; 64 nanometres on the earth) are the same place (G1). The rounding of
 /// coordinates to doubles moves a point by some 1e-16.
-pub const TOLERANCE: f64 = 1e-14;
+pub(super) const TOLERANCE: f64 = 1e-14;
 
 /// The point at a longitude and a latitude in degrees. Each place has one: the poles, and the antimeridian, which is
 /// reached from both sides.
-pub fn point_at(lng: f64, lat: f64) -> Vector {
+pub(super) fn point_at(lng: f64, lat: f64) -> Vector {
     if lat.abs() == 90.0 {
         return Vector::new(0.0, 0.0, lat.signum());
     }
@@ -21,11 +21,11 @@ pub fn point_at(lng: f64, lat: f64) -> Vector {
 }
 
 /// The angle between two points, exact for small ones too.
-pub fn angle(a: Vector, b: Vector) -> f64 {
+pub(super) fn angle(a: Vector, b: Vector) -> f64 {
     a.cross(&b).norm().atan2(a.dot(&b))
 }
 
-pub fn opposite(a: Vector) -> Vector {
+pub(super) fn opposite(a: Vector) -> Vector {
     a * -1.0
 }
 

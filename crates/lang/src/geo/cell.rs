@@ -7,7 +7,7 @@ use s2::r3::vector::Vector;
 use super::arc::{Arc, angle, opposite};
 
 /// A cell counts as larger by this (G2), in radians.
-pub const MARGIN: f64 = 1e-13;
+pub(super) const MARGIN: f64 = 1e-13;
 
 /// Directions of `u`, `v` and of the centre of each face.
 const AXES: [[[f64; 3]; 3]; 6] = [
@@ -100,7 +100,7 @@ impl Cell {
 }
 
 /// Returns the leaf cell that contains a point.
-pub fn leaf(p: Vector) -> CellID {
+pub(super) fn leaf(p: Vector) -> CellID {
     CellID::from(s2::point::Point(p))
 }
 

@@ -110,7 +110,7 @@ fn merged(mut cells: Vec<CellID>) -> Vec<CellID> {
 }
 
 /// The cell of a level around a point.
-pub fn cell_around(p: Vector, level: u64) -> i64 {
+pub(super) fn cell_around(p: Vector, level: u64) -> i64 {
     leaf(p).parent(level).0 as i64
 }
 

@@ -13,12 +13,12 @@ use crate::{Error, Result, stop, text};
 const STRICT_WINDING: &str = "urn:x-mongodb:crs:strictwinding:EPSG:4326";
 
 /// Returns true if a document is meant to be GeoJSON: a pair has no field of this name with a text in it.
-pub fn is_geojson(doc: Doc) -> bool {
+pub(super) fn is_geojson(doc: Doc) -> bool {
     matches!(doc.get("type"), Some(ValueRef::String(_)))
 }
 
 /// A geometry as a document holds it. Big polygons are for queries only.
-pub fn parse(doc: Doc) -> Result<Geometry> {
+pub(super) fn parse(doc: Doc) -> Result<Geometry> {
     match winding(doc)? {
         Winding::Smaller => geometry(doc, Winding::Smaller),
         Winding::Left => Err(bad("can't index geometry with strict winding order", ValueRef::Document(doc))),
@@ -26,7 +26,7 @@ pub fn parse(doc: Doc) -> Result<Geometry> {
 }
 
 /// A geometry of a query.
-pub fn parse_query(doc: Doc) -> Result<Geometry> {
+pub(super) fn parse_query(doc: Doc) -> Result<Geometry> {
     let winding = winding(doc)?;
     let is_polygon = matches!(doc.get("type"), Some(ValueRef::String("Polygon")));
     if winding == Winding::Left && !is_polygon {

@@ -6,7 +6,7 @@ use super::geometry::Place;
 use crate::{Error, Result, number, text};
 
 /// The first two coordinates, and how many there are.
-pub fn coordinates(value: ValueRef) -> Result<(f64, f64, usize)> {
+pub(super) fn coordinates(value: ValueRef) -> Result<(f64, f64, usize)> {
     let elements = match value {
         ValueRef::Array(array) => array.as_doc(),
         ValueRef::Document(doc) => doc,
@@ -29,7 +29,7 @@ pub fn coordinates(value: ValueRef) -> Result<(f64, f64, usize)> {
 }
 
 /// A pair in a query: nothing may follow.
-pub fn exact_pair(value: ValueRef) -> Result<(f64, f64)> {
+pub(super) fn exact_pair(value: ValueRef) -> Result<(f64, f64)> {
     match coordinates(value)? {
         (x, y, 2) => Ok((x, y)),
         _ => Err(Error::bad_value("Point must only contain two coordinates")),
@@ -37,7 +37,7 @@ pub fn exact_pair(value: ValueRef) -> Result<(f64, f64)> {
 }
 
 /// A place on the sphere.
-pub fn place(lng: f64, lat: f64) -> Result<Place> {
+pub(super) fn place(lng: f64, lat: f64) -> Result<Place> {
     if lng.abs() <= 180.0 && lat.abs() <= 90.0 {
         return Ok(Place::new(lng, lat));
     }

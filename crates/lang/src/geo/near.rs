@@ -64,7 +64,10 @@ impl Near {
         near.path = Path::of_input(field)?;
         for (name, value) in operators {
             if matches!(name, "$minDistance" | "$maxDistance") {
-                near.limit(name, value)?;
+                match near.from {
+                    NearFrom::Metres(_) => near.limit(name, value)?,
+                    _ => near.limit_of_pair(name, value)?,
+                }
                 source.append(name, value);
             }
         }
@@ -74,7 +77,12 @@ impl Near {
     /// Builds the predicate of a `$geoNear` stage.
     pub fn of_stage(field: &str, near: ValueRef, on_sphere: bool) -> Result<Near> {
         let from = match near {
-            ValueRef::Document(doc) if geojson::is_geojson(doc) => NearFrom::Metres(geojson_point(doc)?),
+            ValueRef::Document(doc) if geojson::is_geojson(doc) || doc.get("coordinates").is_some() => {
+                NearFrom::Metres(geojson_point(doc)?)
+            }
+            ValueRef::Array(pair) if pair.len() > 3 => {
+                return Err(Error::bad_value("Point must only contain two coordinates"));
+            }
             other => of_pair(other, on_sphere)?.from,
         };
         let source = DocBuf::new().with("$geoNear", near);
@@ -90,7 +98,7 @@ impl Near {
         let bare = name.trim_start_matches('$');
         let distance = match number::to_f64(value) {
             None => return Err(Error::bad_value(format!("{bare} must be a number"))),
-            Some(distance) if distance >= 0.0 => distance,
+            Some(distance) if distance >= 0.0 && distance.is_finite() => distance,
             Some(_) => return Err(Error::bad_value(format!("{bare} must be non-negative"))),
         };
         match bare {
@@ -100,8 +108,29 @@ impl Near {
         Ok(())
     }
 
-    pub fn is_on_sphere(&self) -> bool {
-        !matches!(self.from, NearFrom::Plane(..))
+    /// Sets an infinite distance: no maximum, or a minimum that nothing reaches.
+    pub fn unlimited(&mut self, name: &str) {
+        match name.trim_start_matches('$') {
+            "minDistance" => self.min = f64::INFINITY,
+            _ => self.max = f64::INFINITY,
+        }
+    }
+
+    /// Sets a distance that is written with a pair of coordinates, which has codes of its own and may be infinite.
+    fn limit_of_pair(&mut self, name: &str, value: ValueRef) -> Result<()> {
+        let (not_a_number, negative) = if name == "$minDistance" { (16893, 16894) } else { (16895, 16896) };
+        let unlimited = number::to_f64(value) == Some(f64::INFINITY);
+        match self.limit(name, value) {
+            Err(_) if unlimited => {
+                self.unlimited(name);
+                Ok(())
+            }
+            Err(error) => {
+                let code = if number::is_number(value) { negative } else { not_a_number };
+                Err(Error::location(code, error.message))
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// The farthest that anything can be.
@@ -236,6 +265,12 @@ fn geojson_point(doc: Doc) -> Result<Place> {
             Geometry::Point(place) => Ok(place),
             _ => Err(invalid("it is no point".to_owned())),
         },
+        None if matches!(doc.get("coordinates"), Some(ValueRef::Array(_))) => {
+            let point = DocBuf::new()
+                .with("type", "Point")
+                .with("coordinates", doc.get("coordinates").unwrap_or(ValueRef::Null));
+            geojson_point(point.as_doc())
+        }
         // a pair is taken as one on the sphere
         None => {
             let (lng, lat) = legacy::exact_pair(ValueRef::Document(doc)).map_err(|error| invalid(error.message))?;

@@ -59,7 +59,7 @@ impl Frame {
     }
 }
 
-pub fn distance(a: Xy, b: Xy) -> f64 {
+pub(super) fn distance(a: Xy, b: Xy) -> f64 {
     (a.0 - b.0).hypot(a.1 - b.1)
 }
 

@@ -10,7 +10,7 @@ use super::ring::Place;
 use crate::stop::tick;
 
 /// Every part of `value` is in one of the polygons of `region`.
-pub fn is_within(value: &Geometry, region: &Geometry) -> bool {
+pub(super) fn is_within(value: &Geometry, region: &Geometry) -> bool {
     let polygons =
         || region.parts().iter().filter_map(|part| if let Geometry::Polygon(p) = part { Some(p) } else { None });
     value.parts().iter().all(|part| polygons().any(|polygon| tick().is_ok() && part_is_within(part, polygon)))
@@ -58,7 +58,7 @@ fn polygon_is_within(polygon: &Polygon, region: &Polygon) -> bool {
 }
 
 /// The two have a point in common.
-pub fn intersects(a: &Geometry, b: &Geometry) -> bool {
+pub(super) fn intersects(a: &Geometry, b: &Geometry) -> bool {
     a.parts().iter().any(|a| b.parts().iter().any(|b| tick().is_ok() && parts_intersect(a, b)))
 }
 

@@ -162,7 +162,7 @@ impl Ring {
     }
 }
 
-pub fn has_edge_in(chain: &Chain, cell: &Cell) -> bool {
+pub(super) fn has_edge_in(chain: &Chain, cell: &Cell) -> bool {
     let bound = chain.bound();
     if bound.radius < f64::INFINITY && angle(bound.center, cell.center) > bound.radius + cell.radius() + 1e-9 {
         return false;

@@ -54,6 +54,11 @@ impl GeoTest {
         let ValueRef::Document(doc) = operand else { return Err(unsupported()) };
         let target = match doc.first() {
             Some(("$geometry", ValueRef::Document(geometry))) => Target::Intersects(geojson::parse_query(geometry)?),
+            // a pair of coordinates
+            Some(("$geometry", pair @ ValueRef::Array(_))) => {
+                let (lng, lat) = legacy::exact_pair(pair)?;
+                Target::Intersects(Geometry::Point(legacy::place(lng, lat)?))
+            }
             _ => return Err(unsupported()),
         };
         GeoTest::new(name, operand, target)
@@ -110,6 +115,10 @@ fn parse_within(name: &str, operand: ValueRef) -> Result<Target> {
         return Err(Error::bad_value("geometry must be an object"));
     };
     let Some((kind, value)) = doc.first() else { return Err(not_supported(name, operand)) };
+    let shapes = ["$geometry", "$box", "$polygon", "$center", "$centerSphere"];
+    if doc.iter().filter(|(name, _)| shapes.contains(name)).count() > 1 {
+        return Err(Error::bad_value(format!("{name} takes one shape: {}", text::shell(operand))));
+    }
     match (kind, value) {
         ("$geometry", ValueRef::Document(geometry)) => match geojson::parse_query(geometry)? {
             region if region.parts().iter().all(|part| matches!(part, Geometry::Polygon(_))) => {

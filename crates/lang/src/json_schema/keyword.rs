@@ -8,28 +8,28 @@ use crate::stop::tick;
 use crate::{Error, Result, number, text};
 
 #[derive(Clone, Copy)]
-pub struct Keyword<'k> {
+pub(super) struct Keyword<'k> {
     pub name: &'static str,
     pub value: ValueRef<'k>,
 }
 
 impl<'k> Keyword<'k> {
-    pub fn mistyped(self, what: &str) -> Error {
+    pub(super) fn mistyped(self, what: &str) -> Error {
         Error::type_mismatch(format!("$jsonSchema keyword '{}' {what}", self.name))
     }
 
-    pub fn wrong(self, what: &str) -> Error {
+    pub(super) fn wrong(self, what: &str) -> Error {
         Error::failed_to_parse(format!("$jsonSchema keyword '{}' {what}", self.name))
     }
 
-    pub fn object(self) -> Result<Doc<'k>> {
+    pub(super) fn object(self) -> Result<Doc<'k>> {
         match self.value {
             ValueRef::Document(doc) => Ok(doc),
             _ => Err(self.mistyped("must be an object")),
         }
     }
 
-    pub fn array(self) -> Result<Array<'k>> {
+    pub(super) fn array(self) -> Result<Array<'k>> {
         match self.value {
             ValueRef::Array(array) => Ok(array),
             other => {
@@ -39,7 +39,7 @@ impl<'k> Keyword<'k> {
         }
     }
 
-    pub fn filled_array(self) -> Result<Array<'k>> {
+    pub(super) fn filled_array(self) -> Result<Array<'k>> {
         match self.array()? {
             array if array.is_empty() => Err(self.wrong("cannot be an empty array")),
             array => Ok(array),
@@ -47,7 +47,7 @@ impl<'k> Keyword<'k> {
     }
 
     /// Strings, at least one and none twice.
-    pub fn names(self) -> Result<Vec<String>> {
+    pub(super) fn names(self) -> Result<Vec<String>> {
         let array = self.filled_array()?;
         // a set that grows hashes all of its names again, which nothing can interrupt
         let (mut names, mut known) = (Vec::new(), HashSet::with_capacity(array.len()));
@@ -67,21 +67,21 @@ impl<'k> Keyword<'k> {
         Ok(names)
     }
 
-    pub fn string(self) -> Result<&'k str> {
+    pub(super) fn string(self) -> Result<&'k str> {
         match self.value {
             ValueRef::String(value) => Ok(value),
             _ => Err(self.mistyped("must be a string")),
         }
     }
 
-    pub fn boolean(self) -> Result<bool> {
+    pub(super) fn boolean(self) -> Result<bool> {
         match self.value {
             ValueRef::Bool(value) => Ok(value),
             _ => Err(self.mistyped("must be a boolean")),
         }
     }
 
-    pub fn number(self) -> Result<ValueRef<'k>> {
+    pub(super) fn number(self) -> Result<ValueRef<'k>> {
         match number::is_number(self.value) {
             true => Ok(self.value),
             false => Err(self.mistyped("must be a number")),
@@ -89,7 +89,7 @@ impl<'k> Keyword<'k> {
     }
 
     /// A whole number that is not below zero.
-    pub fn count(self) -> Result<u64> {
+    pub(super) fn count(self) -> Result<u64> {
         if !number::is_number(self.value) {
             return Err(self.wrong("must be a number"));
         }

@@ -47,7 +47,7 @@ const QUALIFIERS: &[&str] = &["exclusiveMaximum", "exclusiveMinimum", "title", "
 const UNSUPPORTED: &[&str] =
     &["$ref", "$schema", "default", "definitions", "format", "id", "encrypt", "encryptMetadata", "keyId"];
 
-pub fn schema_operand(value: ValueRef<'_>) -> Result<Schema> {
+pub(super) fn schema_operand(value: ValueRef<'_>) -> Result<Schema> {
     match value {
         ValueRef::Document(doc) => schema(doc),
         _ => Err(Error::type_mismatch("$jsonSchema must be an object")),

@@ -11,7 +11,7 @@ use crate::stop::{ended, sort_by, tick, tick_for};
 use crate::{Collation, Result, number};
 
 impl Rule {
-    pub fn holds(&self, value: ValueRef<'_>) -> Result<bool> {
+    pub(super) fn holds(&self, value: ValueRef<'_>) -> Result<bool> {
         match (&self.test, value) {
             (Test::Types(types), value) => Ok(types.contains(value.ty())),
             (Test::Bound { least, exclusive, bound }, value) if number::is_number(value) => {
@@ -61,7 +61,7 @@ impl Rule {
 
 impl Measure {
     /// None: the value is of another type.
-    pub fn of(self, value: ValueRef<'_>) -> Option<u64> {
+    pub(super) fn of(self, value: ValueRef<'_>) -> Option<u64> {
         match (self, value) {
             (Measure::Characters, ValueRef::String(text)) => Some(text.chars().count() as u64),
             (Measure::Items, ValueRef::Array(items)) => Some(items.len() as u64),
@@ -72,7 +72,7 @@ impl Measure {
 }
 
 impl Allowed {
-    pub fn allows(&self, value: ValueRef<'_>) -> Result<bool> {
+    pub(super) fn allows(&self, value: ValueRef<'_>) -> Result<bool> {
         match self {
             Allowed::Nothing => Ok(false),
             Allowed::Fitting(schema) => schema.matches(value),
@@ -82,7 +82,7 @@ impl Allowed {
 
 impl Dependency {
     /// Requires that the property is there.
-    pub fn holds(&self, doc: Doc<'_>) -> Result<bool> {
+    pub(super) fn holds(&self, doc: Doc<'_>) -> Result<bool> {
         match self {
             Dependency::Properties(names) => has_all(names, doc),
             Dependency::Schema(schema) => schema.matches(ValueRef::Document(doc)),
@@ -110,7 +110,7 @@ fn all<T>(items: impl Iterator<Item = T>, mut holds: impl FnMut(T) -> Result<boo
 }
 
 /// Positions of the schemas that fit.
-pub fn matching(schemas: &[Schema], value: ValueRef<'_>) -> Result<Vec<usize>> {
+pub(super) fn matching(schemas: &[Schema], value: ValueRef<'_>) -> Result<Vec<usize>> {
     let mut found = Vec::new();
     for (at, schema) in schemas.iter().enumerate() {
         tick()?;
@@ -127,7 +127,7 @@ fn has_all(names: &[String], doc: Doc<'_>) -> Result<bool> {
 }
 
 /// Those of the names that the document does not have.
-pub fn missing(names: &[String], doc: Doc<'_>) -> Result<ArrayBuf> {
+pub(super) fn missing(names: &[String], doc: Doc<'_>) -> Result<ArrayBuf> {
     let fields = Fields::of(doc, names.len())?;
     let mut missing = ArrayBuf::new();
     for name in names {
@@ -139,7 +139,7 @@ pub fn missing(names: &[String], doc: Doc<'_>) -> Result<ArrayBuf> {
     Ok(missing)
 }
 
-pub fn is_additional(name: &str, names: &HashSet<String>, patterns: &[Regex]) -> Result<bool> {
+pub(super) fn is_additional(name: &str, names: &HashSet<String>, patterns: &[Regex]) -> Result<bool> {
     if names.contains(name) {
         return Ok(false);
     }
@@ -159,7 +159,7 @@ fn is_multiple(value: ValueRef<'_>, divisor: &Value) -> bool {
 }
 
 /// Returns the first item that occurs earlier in the array, whatever the order of fields in documents.
-pub fn repeated_item(value: ValueRef<'_>) -> Result<Option<ValueRef<'_>>> {
+pub(super) fn repeated_item(value: ValueRef<'_>) -> Result<Option<ValueRef<'_>>> {
     let ValueRef::Array(items) = value else { return Ok(None) };
     let mut seen = HashSet::new();
     for item in items.iter() {
@@ -172,7 +172,7 @@ pub fn repeated_item(value: ValueRef<'_>) -> Result<Option<ValueRef<'_>>> {
 }
 
 /// Equal for values that compare equal when the order of fields does not count.
-pub fn unordered_key(value: ValueRef<'_>) -> Result<Vec<u8>> {
+pub(super) fn unordered_key(value: ValueRef<'_>) -> Result<Vec<u8>> {
     let key = match value {
         ValueRef::Document(_) | ValueRef::Array(_) => {
             Collation::simple().key_of(sorted(value, DEPTH_MAX)?.as_ref()).bytes

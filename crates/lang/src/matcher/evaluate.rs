@@ -18,11 +18,11 @@ pub(super) struct State<'m> {
 }
 
 impl<'m> State<'m> {
-    pub fn new(collation: &'m Collation) -> State<'m> {
+    pub(super) fn new(collation: &'m Collation) -> State<'m> {
         State { metadata: None, position: None, error: None, collation }
     }
 
-    pub fn fail<T: Default>(&mut self, result: Result<T>) -> T {
+    pub(super) fn fail<T: Default>(&mut self, result: Result<T>) -> T {
         result.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
             T::default()
@@ -30,7 +30,7 @@ impl<'m> State<'m> {
     }
 
     /// Counts one step and returns true if the match is to continue. After an error the outcome is ignored: any value may be returned.
-    pub fn continues(&mut self) -> bool {
+    pub(super) fn continues(&mut self) -> bool {
         if self.error.is_none() {
             self.error = tick().err();
         }
@@ -93,6 +93,7 @@ impl Node {
                 let result = text.matches(doc);
                 state.fail(result)
             }
+            Node::Outside(ranges) => !ranges.contain(doc),
             Node::SampleRate(rate) => rand::random::<f64>() < *rate,
             Node::AlwaysTrue => true,
             Node::AlwaysFalse => false,
@@ -173,7 +174,7 @@ impl Node {
                 let result = value.map_or(Ok(false), |value| schema.matches(value));
                 state.fail(result)
             }
-            Node::Expr(_) | Node::Text(_) | Node::AlwaysFalse => false,
+            Node::Expr(_) | Node::Text(_) | Node::Outside(_) | Node::AlwaysFalse => false,
             Node::SampleRate(_) | Node::AlwaysTrue => true,
         }
     }

@@ -5,6 +5,7 @@ mod bits;
 mod compare;
 mod equalities;
 mod evaluate;
+pub(crate) mod key_ranges;
 mod large;
 mod membership;
 mod modulo;

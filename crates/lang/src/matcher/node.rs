@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arbor_bson::Value;
 
 use super::bits::BitTest;
+use super::key_ranges::KeyRanges;
 use super::regex::Regex;
 use super::text::TextNode;
 use super::type_set::TypeSet;
@@ -70,6 +71,8 @@ pub enum Node {
     Expr(Expression),
     Schema(Arc<Schema>),
     Text(TextNode),
+    /// True outside of ranges of a shard key.
+    Outside(Arc<KeyRanges>),
     /// True for this share of all documents.
     SampleRate(f64),
     AlwaysTrue,

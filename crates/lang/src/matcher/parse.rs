@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arbor_bson::{Doc, ValueRef};
 
 use super::bits::{BitKind, BitTest};
+use super::key_ranges::{KeyRanges, OUTSIDE};
 use super::{Compare, In, Node, Regex, TextNode, TypeSet, array, compare, modulo, unsupported};
 use crate::expression::is_true;
 use crate::geo::{GeoTest, Near};
 use crate::json_schema::Schema;
 use crate::stop::tick;
-use crate::{Context, Error, Expression, Path, Result};
+use crate::{Context, Error, Expression, Path, Result, text};
 
 pub(super) struct Parser<'c> {
     context: &'c Context,
@@ -29,12 +30,12 @@ pub(super) fn is_operator(name: &str) -> bool {
 }
 
 impl<'c> Parser<'c> {
-    pub fn new(context: &'c Context) -> Parser<'c> {
+    pub(super) fn new(context: &'c Context) -> Parser<'c> {
         Parser { context, depth: 0, nested: false, nears: 0, has_text: false }
     }
 
     /// A whole filter: predicates that must all hold.
-    pub fn document(&mut self, filter: Doc) -> Result<Node> {
+    pub(super) fn document(&mut self, filter: Doc) -> Result<Node> {
         self.enter()?;
         let mut nodes = Vec::new();
         for (name, value) in filter {
@@ -50,7 +51,7 @@ impl<'c> Parser<'c> {
     }
 
     /// A filter for elements of an array.
-    pub fn nested(&mut self, filter: Doc) -> Result<Node> {
+    pub(super) fn nested(&mut self, filter: Doc) -> Result<Node> {
         let outside = std::mem::replace(&mut self.nested, true);
         let node = self.document(filter);
         self.nested = outside;
@@ -79,6 +80,7 @@ impl<'c> Parser<'c> {
                 TextNode::parse(value)
             }
             "$jsonSchema" => Ok(Node::Schema(Arc::new(Schema::parse(value)?))),
+            OUTSIDE => Ok(Node::Outside(Arc::new(KeyRanges::parse(value)?))),
             "$sampleRate" => unsupported::sample_rate(value),
             "$alwaysTrue" => unsupported::always(name, value).map(|()| Node::AlwaysTrue),
             "$alwaysFalse" => unsupported::always(name, value).map(|()| Node::AlwaysFalse),
@@ -114,7 +116,7 @@ impl<'c> Parser<'c> {
     }
 
     /// `{ $gt: 1, $lt: 5 }` for one field.
-    pub fn operators(&mut self, field: &str, operators: Doc) -> Result<Node> {
+    pub(super) fn operators(&mut self, field: &str, operators: Doc) -> Result<Node> {
         self.enter()?;
         let (mut nodes, near) = (Vec::new(), has_near(operators));
         let (options, has_regex) = (operators.get("$options"), operators.get("$regex").is_some());
@@ -130,7 +132,15 @@ impl<'c> Parser<'c> {
                     nodes.push(Node::Near(Arc::new(Near::parse(field, name, operators)?)));
                 }
                 "$minDistance" | "$maxDistance" if near => {}
-                "$regex" => nodes.push(regex_operator(field, value, options)?),
+                "$geoWithin" | "$within" | "$geoIntersects" if operators.iter().nth(1).is_some() => {
+                    let shown = text::shell(ValueRef::Document(operators));
+                    return Err(Error::bad_value(format!("can't parse extra field next to {name}: {shown}")));
+                }
+                "$regex" => {
+                    let before = operators.iter().take_while(|(name, _)| *name != "$regex");
+                    let options_first = before.into_iter().any(|(name, _)| name == "$options");
+                    nodes.push(regex_operator(field, value, options, options_first)?);
+                }
                 _ => nodes.push(self.operator(field, name, value)?),
             }
         }
@@ -199,17 +209,21 @@ fn regex(field: &str, pattern: &str, options: &str) -> Result<Node> {
 }
 
 /// `$regex` with its `$options`, each a string; a regular expression as operand of `$regex` may bring options of its own.
-fn regex_operator(field: &str, value: ValueRef, options: Option<ValueRef>) -> Result<Node> {
+fn regex_operator(field: &str, value: ValueRef, options: Option<ValueRef>, options_first: bool) -> Result<Node> {
     let options = match options {
         None => None,
         Some(ValueRef::String(options)) => Some(options),
         Some(_) => return Err(Error::bad_value("$options has to be a string")),
     };
     match value {
+        ValueRef::String(pattern) if pattern.contains('\0') => {
+            Err(Error::bad_value("Regular expression cannot contain an embedded null byte"))
+        }
         ValueRef::String(pattern) => regex(field, pattern, options.unwrap_or("")),
         ValueRef::Regex { pattern, options: "" } => regex(field, pattern, options.unwrap_or("")),
         ValueRef::Regex { .. } if options.is_some() => {
-            Err(Error::location(51075, "options set in both $regex and $options"))
+            let code = if options_first { 51074 } else { 51075 };
+            Err(Error::location(code, "options set in both $regex and $options"))
         }
         ValueRef::Regex { pattern, options: own } => regex(field, pattern, own),
         _ => Err(Error::bad_value("$regex has to be a string")),

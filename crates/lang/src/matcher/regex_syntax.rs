@@ -10,7 +10,7 @@ const SPACE: &str = r"\t\n\x0B\f\r\x20";
 const BLANK: &str = r"\t\x20";
 
 /// The pattern in the engines' dialect, options included.
-pub fn translate(pattern: &str, options: &str) -> String {
+pub(super) fn translate(pattern: &str, options: &str) -> String {
     let flags: String = "imsx".chars().filter(|flag| options.contains(*flag)).collect();
     let mut out = if flags.is_empty() { String::new() } else { format!("(?{flags})") };
     let mut translator = Translator {
@@ -208,7 +208,7 @@ impl Translator {
 }
 
 /// The text every match of `^text...` starts with.
-pub fn literal_prefix(pattern: &str, options: &str) -> Option<String> {
+pub(super) fn literal_prefix(pattern: &str, options: &str) -> Option<String> {
     let rest = pattern.strip_prefix('^').or_else(|| pattern.strip_prefix(r"\A"))?;
     if options.contains(['i', 'm', 'x']) || rest.contains('|') {
         return None;

@@ -28,7 +28,7 @@ enum ItemKind<'v> {
     Expression(ValueRef<'v>),
 }
 
-pub fn parse(spec: Doc, kind: ProjectionKind, filter: Option<&Query>, context: &Context) -> Result<Projection> {
+pub(super) fn parse(spec: Doc, kind: ProjectionKind, filter: Option<&Query>, context: &Context) -> Result<Projection> {
     let mut items = Vec::new();
     collect(spec, "", kind, 0, context, &mut items)?;
     let mut paths = Paths::default();
@@ -153,8 +153,11 @@ fn slice<'v>(whole: ValueRef<'v>, operand: ValueRef<'v>) -> Result<ItemKind<'v>>
             if !first.is_some_and(number::is_number) {
                 return Ok(ItemKind::Expression(whole));
             }
-            let count = second.and_then(number::truncate_to_i64);
-            match (first.and_then(number::truncate_to_i64), count) {
+            if matches!(second, Some(ValueRef::Null)) {
+                return Ok(ItemKind::Expression(ValueRef::Null));
+            }
+            let count = second.and_then(number::saturate_to_i64);
+            match (first.and_then(number::saturate_to_i64), count) {
                 (Some(first), Some(count)) if count > 0 && list.len() == 2 => {
                     Ok(ItemKind::Slice { first, count: Some(count as usize) })
                 }
@@ -165,14 +168,16 @@ fn slice<'v>(whole: ValueRef<'v>, operand: ValueRef<'v>) -> Result<ItemKind<'v>>
             }
         }
         other if number::is_number(other) => {
-            Ok(ItemKind::Slice { first: number::truncate_to_i64(other).unwrap_or(i64::MAX), count: None })
+            Ok(ItemKind::Slice { first: number::saturate_to_i64(other).unwrap_or(i64::MAX), count: None })
         }
         _ => Err(Error::location(31273, "$slice only supports numbers and [x, y] arrays")),
     }
 }
 
 fn is_inclusion(items: &[Item]) -> bool {
-    let decides = |item: &&Item| item.path.as_str() != "_id" || matches!(item.kind, ItemKind::Expression(_));
+    let decides = |item: &&Item| {
+        item.path.as_str() != "_id" || matches!(item.kind, ItemKind::Expression(_) | ItemKind::ElemMatch(_))
+    };
     let decision = items.iter().filter(decides).find_map(|item| match item.kind {
         ItemKind::Include | ItemKind::Expression(_) | ItemKind::ElemMatch(_) | ItemKind::Positional => Some(true),
         ItemKind::Exclude => Some(false),

@@ -13,18 +13,18 @@ use crate::{Error, Path, Result, depth};
 
 /// The fields that are kept (`inclusive`) or dropped.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub(super) struct Selection {
     pub inclusive: bool,
     pub fields: Fields,
 }
 
 /// Rules by field name, in the order they were written.
 #[derive(Clone, Debug, Default)]
-pub struct Fields(ByName<Rule>);
+pub(super) struct Fields(ByName<Rule>);
 
 /// Treatment of a field that is named.
 #[derive(Clone, Debug)]
-pub enum Rule {
+pub(super) enum Rule {
     Keep,
     Drop,
     /// Kept, and cut when it is an array.
@@ -37,13 +37,13 @@ pub enum Rule {
 
 impl Fields {
     /// Sets the rule at a path. Requires that no path of another rule collides with it.
-    pub fn set(&mut self, path: &[Component], rule: Rule) {
+    pub(super) fn set(&mut self, path: &[Component], rule: Rule) {
         let Some((last, parents)) = path.split_last() else { return };
         self.open(parents).0.add(&last.name, rule);
     }
 
     /// The fields inside the one at a path, which shows as a document without fields so far.
-    pub fn open(&mut self, path: &[Component]) -> &mut Fields {
+    pub(super) fn open(&mut self, path: &[Component]) -> &mut Fields {
         let mut fields = self;
         for component in path {
             match fields.0.get_or_add(&component.name, || Rule::Inside(Fields::default())) {
@@ -56,11 +56,11 @@ impl Fields {
 }
 
 impl Selection {
-    pub fn is_identity(&self) -> bool {
+    pub(super) fn is_identity(&self) -> bool {
         !self.inclusive && self.fields.0.is_empty()
     }
 
-    pub fn apply(&self, doc: Doc) -> Result<DocBuf> {
+    pub(super) fn apply(&self, doc: Doc) -> Result<DocBuf> {
         if self.is_identity() {
             return Ok(doc.to_buf());
         }
@@ -110,7 +110,7 @@ impl Selection {
     }
 
     /// The paths kept as they are; `None` when some are cut.
-    pub fn plain_paths(&self) -> Option<Vec<Path>> {
+    pub(super) fn plain_paths(&self) -> Option<Vec<Path>> {
         let mut paths = Vec::new();
         collect(&self.fields, "", &mut paths).then_some(paths)
     }
@@ -135,7 +135,7 @@ fn slice(array: Array, first: i64, count: Option<usize>) -> ArrayBuf {
 }
 
 /// The document with the first array on the path cut to the element at `position`.
-pub fn cut_to_position(doc: Doc, path: &[Component], position: Option<usize>) -> Result<DocBuf> {
+pub(super) fn cut_to_position(doc: Doc, path: &[Component], position: Option<usize>) -> Result<DocBuf> {
     let mut out = DocBuf::new();
     let (first, rest) = path.split_first().map_or(("", path), |(first, rest)| (&*first.name, rest));
     for (name, value) in doc {

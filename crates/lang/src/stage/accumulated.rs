@@ -8,27 +8,27 @@ use crate::{Context, Error, Input, Result};
 
 /// `{ field: { <accumulator>: <expression> }, ... }`, parsed.
 #[derive(Clone, Debug, Default)]
-pub struct Fields(Vec<(Box<str>, Accumulator)>);
+pub(super) struct Fields(Vec<(Box<str>, Accumulator)>);
 
 impl Fields {
-    pub fn parse(spec: Doc, context: &Context) -> Result<Fields> {
+    pub(super) fn parse(spec: Doc, context: &Context) -> Result<Fields> {
         let mut fields = Fields::default();
         spec.iter().try_for_each(|(name, value)| fields.push(name, value, context))?;
         Ok(fields)
     }
 
-    pub fn push(&mut self, name: &str, value: arbor_bson::ValueRef, context: &Context) -> Result<()> {
+    pub(super) fn push(&mut self, name: &str, value: arbor_bson::ValueRef, context: &Context) -> Result<()> {
         tick()?;
         check_name(name)?;
         self.0.push((name.into(), Accumulator::parse(name, value, context)?));
         Ok(())
     }
 
-    pub fn as_slice(&self) -> &[(Box<str>, Accumulator)] {
+    pub(super) fn as_slice(&self) -> &[(Box<str>, Accumulator)] {
         &self.0
     }
 
-    pub fn start(&self) -> FieldStates {
+    pub(super) fn start(&self) -> FieldStates {
         FieldStates(self.0.iter().map(|(_, accumulator)| accumulator.start()).collect())
     }
 }
@@ -45,11 +45,11 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Accumulated states of one group; belongs to the [`Fields`] that started it.
 #[derive(Debug)]
-pub struct FieldStates(Vec<Box<dyn State>>);
+pub(super) struct FieldStates(Vec<Box<dyn State>>);
 
 impl FieldStates {
     /// Feeds a document; returns the memory held after it and before it.
-    pub fn add<'d>(&mut self, fields: &Fields, input: impl Into<Input<'d>>) -> Result<(usize, usize)> {
+    pub(super) fn add<'d>(&mut self, fields: &Fields, input: impl Into<Input<'d>>) -> Result<(usize, usize)> {
         let input = input.into();
         let (mut before, mut after) = (0, 0);
         for ((_, accumulator), state) in fields.0.iter().zip(&mut self.0) {
@@ -62,20 +62,20 @@ impl FieldStates {
     }
 
     /// Returns the partial states that [`FieldStates::absorb`] of equal fields takes.
-    pub fn partials(&self) -> ArrayBuf {
+    pub(super) fn partials(&self) -> ArrayBuf {
         self.0.iter().map(|state| state.partial()).collect::<Vec<_>>().iter().collect()
     }
 
-    pub fn absorb(&mut self, partials: Array) -> Result<()> {
+    pub(super) fn absorb(&mut self, partials: Array) -> Result<()> {
         self.0.iter_mut().zip(partials.iter()).try_for_each(|(state, partial)| state.absorb(partial))
     }
 
-    pub fn size_bytes(&self) -> usize {
+    pub(super) fn size_bytes(&self) -> usize {
         self.0.iter().map(|state| 16 + state.size_bytes()).sum()
     }
 
     /// Appends the results to the group's document.
-    pub fn finish(self, fields: &Fields, doc: &mut DocBuf) {
+    pub(super) fn finish(self, fields: &Fields, doc: &mut DocBuf) {
         for ((name, _), state) in fields.0.iter().zip(self.0) {
             doc.append(name, &state.finish());
         }

@@ -26,7 +26,7 @@ use arbor_bson::{Array, ArrayBuf, DocBuf, Value, ValueRef};
 use super::{Group, Stage, sort};
 use crate::{Collation, Context, Error, Expression, Result, text};
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     let ValueRef::Document(spec) = spec else {
         return Err(wrong_type(40201, "Argument to $bucket stage must be an object", spec));
     };

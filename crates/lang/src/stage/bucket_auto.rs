@@ -44,7 +44,7 @@ struct BucketAuto {
     collation: Collation,
 }
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     let ValueRef::Document(spec) = spec else {
         return Err(wrong_type(40240, "The argument to $bucketAuto must be an object", spec));
     };

@@ -5,7 +5,7 @@ use arbor_bson::{DocBuf, ValueRef};
 use super::{Group, Stage, project};
 use crate::{Context, Error, Result};
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     let ValueRef::String(name) = spec else {
         return Err(Error::location(40156, "the count field must be a non-empty string"));
     };

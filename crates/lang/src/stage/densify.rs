@@ -29,12 +29,12 @@ use std::sync::Arc;
 use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{Array, Doc, DocBuf, Number, ValueRef};
 use hashbrown::HashMap;
-use jiff::tz::TimeZone;
 
 use super::Stage;
 use super::flow::{Flow, FlowStage};
 use crate::document::with_value;
-use crate::expression::{Evaluated, Unit, date};
+use crate::expression::date::Zone;
+use crate::expression::{Evaluated, Unit};
 use crate::sort::SortPart;
 use crate::window::{Place, order};
 use crate::{Code, Collation, Context, Error, Path, Result, SortPattern, field_path, number, text};
@@ -60,7 +60,7 @@ enum Bounds {
     Between(Place, Place),
 }
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     let ValueRef::Document(spec) = spec else {
         let found = text::type_name(Some(spec));
         return Err(Error::location(5733201, format!("$densify specification must be an object, found {found}")));
@@ -161,9 +161,8 @@ impl Densify {
             (Place::Date(millis), Some(unit)) => {
                 let overflow = || Error::new(Code::DURATION_OVERFLOW, "$densify: a date is out of range");
                 let amount = self.step.to_i64_exact().and_then(|step| step.checked_mul(steps));
-                let span = amount.and_then(|amount| unit.span(amount)).ok_or_else(overflow)?;
-                let later = date::zoned(millis, &TimeZone::UTC)?.checked_add(span).map_err(|_| overflow())?;
-                Ok(Place::Date(later.timestamp().as_millisecond()))
+                let later = amount.and_then(|amount| Zone::utc().later(millis, unit, amount));
+                Ok(Place::Date(later.ok_or_else(overflow)?))
             }
             (Place::Number(base), _) => {
                 let steps = i32::try_from(steps).map_or(Number::Int64(steps), Number::Int32);

@@ -21,7 +21,7 @@ use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 use super::{Stage, add_fields, set_window_fields};
 use crate::{Context, Error, Result, field_path, text};
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
     let ValueRef::Document(spec) = spec else {
         let found = text::type_name(Some(spec));
         return Err(Error::location(

@@ -29,7 +29,7 @@ pub struct GeoNear {
 /// Fields that the distance and the place are written to.
 #[derive(Clone, Debug)]
 pub struct NearFields {
-    distance: Path,
+    distance: Option<Path>,
     multiplier: f64,
     place: Option<Path>,
 }
@@ -37,23 +37,38 @@ pub struct NearFields {
 impl GeoNear {
     pub fn parse(spec: ValueRef, context: &Context) -> Result<GeoNear> {
         let ValueRef::Document(spec) = spec else {
+            if matches!(spec, ValueRef::Array(_)) {
+                return Err(Error::location(5_860_400, "$geoNear requires a 'near' argument"));
+            }
             return Err(Error::location(10_065, "invalid parameter: expected an object ($geoNear)"));
         };
         check_names(spec)?;
         let Some(near) = constant(spec, "near", context)? else {
             return Err(Error::location(5_860_400, "$geoNear requires a 'near' argument"));
         };
+        if !matches!(near, Value::Array(_) | Value::Document(_)) {
+            let found = text::type_name(Some(near.as_ref()));
+            let message = format!("$geoNear requires near argument to be an array or document, found: {found}");
+            return Err(Error::location(5_860_401, message));
+        }
         let on_sphere = spec.get("spherical").is_some_and(is_true);
         let mut near = Near::of_stage(key(spec)?, near.as_ref(), on_sphere)?;
         for name in ["minDistance", "maxDistance"] {
             if let Some(distance) = constant(spec, name, context)? {
-                near.limit(name, distance.as_ref()).map_err(|error| Error::type_mismatch(error.message))?;
+                let is_number = number::is_number(distance.as_ref());
+                let mistyped = |error: Error| if is_number { error } else { Error::type_mismatch(error.message) };
+                match number::to_f64(distance.as_ref()) {
+                    Some(f64::INFINITY) => near.unlimited(name),
+                    _ => near.limit(name, distance.as_ref()).map_err(mistyped)?,
+                }
             }
         }
         let mut nodes = vec![Node::Near(Arc::new(near))];
         match spec.get("query") {
             None => {}
-            Some(ValueRef::Document(query)) => nodes.push(Filter::parse(query, context)?.root().clone()),
+            Some(ValueRef::Document(query)) => {
+                nodes.push(Filter::parse(query, context)?.without_text()?.root().clone())
+            }
             Some(other) => return Err(wrong_type("query", "object", other)),
         }
         let flat = nodes.into_iter().flat_map(|node| if let Node::And(inner) = node { inner } else { vec![node] });
@@ -81,7 +96,7 @@ fn check_names(spec: Doc) -> Result<()> {
                 return Err(Error::location(50_858, message));
             }
             name if !KNOWN.contains(&name) => {
-                return Err(Error::location(50_857, format!("Unknown argument to $geoNear: {name}")));
+                return Err(Error::bad_value(format!("Unknown argument to $geoNear: {name}")));
             }
             _ => {}
         }
@@ -100,7 +115,7 @@ fn constant(spec: Doc, name: &str, context: &Context) -> Result<Option<Value>> {
     let expression = Expression::parse(value, context)?;
     if expression.reads_document() {
         let message = format!("$geoNear requires a constant {name} argument");
-        return Err(Error::location(5_860_401, message));
+        return Err(Error::location(5_860_402, message));
     }
     expression.eval(Doc::empty())
 }
@@ -116,7 +131,8 @@ fn key(spec: Doc<'_>) -> Result<&str> {
 
 fn fields(spec: Doc) -> Result<NearFields> {
     let distance = match spec.get("distanceField") {
-        Some(ValueRef::String(path)) => field_path::parse(path)?,
+        None => None,
+        Some(ValueRef::String(path)) => Some(field_path::parse(path)?),
         _ => return Err(Error::location(16_606, "$geoNear requires a 'distanceField' option as a String")),
     };
     let place = match spec.get("includeLocs") {
@@ -140,7 +156,10 @@ impl NearFields {
     pub fn apply(&self, input: Input) -> Result<DocBuf> {
         let distance = input.meta(MetaKind::GeoNearDistance).and_then(number::to_f64).unwrap_or(f64::NAN);
         let distance = ValueRef::Double(distance * self.multiplier);
-        let document = with_value(input.doc, self.distance.components(), Some(distance));
+        let document = match &self.distance {
+            Some(path) => with_value(input.doc, path.components(), Some(distance)),
+            None => input.doc.to_buf(),
+        };
         match (&self.place, input.meta(MetaKind::GeoNearPoint)) {
             (Some(path), Some(place)) => Ok(with_value(document.as_doc(), path.components(), Some(place))),
             _ => Ok(document),
@@ -171,12 +190,12 @@ mod tests {
     fn bad_specifications_are_refused() {
         for (spec, code, reason) in [
             ("{distanceField: 'd'}", 5_860_400, "requires a 'near' argument"),
-            ("{near: [0, 0]}", 16_606, "requires a 'distanceField' option as a String"),
+            ("{near: [0, 0], distanceField: 5}", 16_606, "requires a 'distanceField' option as a String"),
             ("{near: [0, 0], distanceField: 'd', key: 1}", 14, "must be of type string but found type: int"),
             ("{near: [0, 0], distanceField: 'd', key: ''}", 2, "cannot be the empty string"),
-            ("{near: [0, 0], distanceField: 'd', x: ''}", 50_857, "Unknown argument to $geoNear: x"),
+            ("{near: [0, 0], distanceField: 'd', x: ''}", 2, "Unknown argument to $geoNear: x"),
             ("{near: [0, 0], distanceField: 'd', limit: 5}", 50_858, "no longer supports the 'limit' parameter"),
-            ("{near: [0, 0], distanceField: 'd', maxDistance: -5}", 14, "maxDistance must be non-negative"),
+            ("{near: [0, 0], distanceField: 'd', maxDistance: -5}", 2, "maxDistance must be non-negative"),
             ("{near: [0, 0], distanceField: 'd', includeLocs: 1}", 16_607, "'includeLocs' option is a String"),
             ("{near: [0, 0], distanceField: 'd', distanceMultiplier: -1}", 2, "must be nonnegative"),
             ("{near: [0, 0], distanceField: 'd', query: 1}", 14, "must be of type object"),

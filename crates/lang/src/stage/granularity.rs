@@ -7,7 +7,7 @@ use crate::{Error, Result, text};
 
 /// A series between 10^k and 10^(k+1), or the powers of two.
 #[derive(Clone, Copy, Debug)]
-pub enum Granularity {
+pub(super) enum Granularity {
     /// Every `step`-th of the ascending numbers of one decade.
     Decade {
         series: &'static [f64],
@@ -47,7 +47,7 @@ const E192: &[f64] = &[
 ];
 
 impl Granularity {
-    pub fn named(name: &str) -> Result<Granularity> {
+    pub(super) fn named(name: &str) -> Result<Granularity> {
         let (series, step) = match name {
             "R5" => (R40, 8),
             "R10" => (R40, 4),
@@ -68,7 +68,7 @@ impl Granularity {
     }
 
     /// Refuses values that have no place in a series.
-    pub fn check(self, value: ValueRef) -> Result<()> {
+    pub(super) fn check(self, value: ValueRef) -> Result<()> {
         let what = "$bucketAuto can specify a 'granularity' with";
         let Some(number) = Number::of(value) else {
             let found = text::type_name(Some(value));
@@ -86,12 +86,12 @@ impl Granularity {
     }
 
     /// The least number of the series above the value; zero and infinity stay.
-    pub fn above(self, value: ValueRef) -> Value {
+    pub(super) fn above(self, value: ValueRef) -> Value {
         self.neighbour(value, |number, value| number > value, false)
     }
 
     /// The greatest number of the series below the value; zero and infinity stay.
-    pub fn below(self, value: ValueRef) -> Value {
+    pub(super) fn below(self, value: ValueRef) -> Value {
         self.neighbour(value, |number, value| number < value, true)
     }
 

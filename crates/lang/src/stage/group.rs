@@ -33,7 +33,7 @@ impl Group {
                 id = Some(Expression::parse(value, context)?);
                 continue;
             }
-            fields.push(name, value, context)?;
+            fields.push(name, value, context).map_err(of_group)?;
         }
         let id = id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
         Ok(Group { id, fields, collation: context.collation.clone() })
@@ -69,6 +69,18 @@ impl Group {
         let id = self.id.eval_in(&environment)?;
         Ok(self.collation.key_of(id.or_null()).bytes)
     }
+}
+
+/// COMPAT: `$group` has codes of its own for the `n` of an accumulator, and for errors of evaluation.
+fn of_group(error: Error) -> Error {
+    let code = match error.code.0 {
+        5787902 | 5787908 => 7548606,
+        2 if error.message == "can't $divide by zero" => 4848401,
+        16610 => 4848403,
+        40400 => 5911200,
+        _ => return error,
+    };
+    Error::location(code, error.message)
 }
 
 /// Memory of one group in addition to its key and what its accumulators report: an entry of a table that may be half empty, its place in
@@ -124,7 +136,7 @@ impl GroupState {
             }
         };
         let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
-        let (grown, before) = group.states.add(&self.group.fields, input)?;
+        let (grown, before) = group.states.add(&self.group.fields, input).map_err(of_group)?;
         self.size_bytes = (self.size_bytes + grown).saturating_sub(before);
         Ok(())
     }

@@ -43,14 +43,6 @@ impl Map {
         self.name
     }
 
-    /// Returns the parsed projection if it is a `$project`; the planner derives the fields it reads.
-    pub fn as_projection(&self) -> Option<&Projection> {
-        match &self.kind {
-            Kind::Projection(projection) => Some(projection),
-            _ => None,
-        }
-    }
-
     pub fn apply<'d>(&self, input: impl Into<Input<'d>>) -> Result<DocBuf> {
         let input = input.into();
         match &self.kind {
@@ -63,6 +55,6 @@ impl Map {
 }
 
 /// An error inside a stage, as MongoDB words it.
-pub fn invalid(stage: &str, error: Error) -> Error {
+pub(super) fn invalid(stage: &str, error: Error) -> Error {
     Error::new(error.code, format!("Invalid {stage} :: caused by :: {}", error.message))
 }

@@ -6,7 +6,7 @@ use super::map::{Map, invalid};
 use crate::projection::{Projection, ProjectionKind};
 use crate::{Context, Error, Result};
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<Map> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<Map> {
     let ValueRef::Document(spec) = spec else {
         return Err(Error::location(15969, "$project specification must be an object"));
     };

@@ -24,7 +24,7 @@ struct Redact {
     verdict: Expression,
 }
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<Arc<dyn FlowStage>> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<Arc<dyn FlowStage>> {
     let verdict = Parser::new(context).with_variable("CURRENT", spec)?;
     Ok(Arc::new(Redact { verdict }))
 }

@@ -14,7 +14,7 @@ pub struct Replace {
     called: &'static str,
 }
 
-pub fn parse_root(spec: ValueRef, context: &Context) -> Result<Map> {
+pub(super) fn parse_root(spec: ValueRef, context: &Context) -> Result<Map> {
     let ValueRef::Document(doc) = spec else {
         let found = text::type_name(Some(spec));
         let message = format!("expected an object as specification for $replaceRoot stage, got {found}");
@@ -32,7 +32,7 @@ pub fn parse_root(spec: ValueRef, context: &Context) -> Result<Map> {
     Ok(Map::replace("$replaceRoot", Replace { expression, called: "'newRoot' expression" }))
 }
 
-pub fn parse_with(spec: ValueRef, context: &Context) -> Result<Map> {
+pub(super) fn parse_with(spec: ValueRef, context: &Context) -> Result<Map> {
     let expression = Expression::parse(spec, context)?;
     Ok(Map::replace("$replaceWith", Replace { expression, called: "'replacement document'" }))
 }

@@ -64,7 +64,7 @@ struct SetWindowFields {
     places: Arc<Places>,
 }
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
     let ValueRef::Document(spec) = spec else {
         let found = text::type_name(Some(spec));
         let message = format!("the $setWindowFields stage specification must be an object, found {found}");

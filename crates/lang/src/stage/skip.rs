@@ -4,12 +4,12 @@ use arbor_bson::ValueRef;
 
 use crate::{Error, Result, number, text};
 
-pub fn parse(spec: ValueRef) -> Result<u64> {
+pub(super) fn parse(spec: ValueRef) -> Result<u64> {
     count("$skip", 5107200, spec)
 }
 
 /// A whole number that is not negative.
-pub fn count(stage: &str, code: i32, spec: ValueRef) -> Result<u64> {
+pub(super) fn count(stage: &str, code: i32, spec: ValueRef) -> Result<u64> {
     let problem = match number::exact_i64(spec) {
         Some(count) if count >= 0 => return Ok(count as u64),
         Some(_) => "Expected a non-negative number in",

@@ -4,7 +4,7 @@ use arbor_bson::ValueRef;
 
 use crate::{Context, Error, Result, SortPattern};
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<SortPattern> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<SortPattern> {
     let ValueRef::Document(pattern) = spec else {
         return Err(Error::location(15973, "the $sort key specification must be an object"));
     };

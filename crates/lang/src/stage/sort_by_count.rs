@@ -5,7 +5,7 @@ use arbor_bson::{DocBuf, ValueRef};
 use super::{Group, Stage, sort};
 use crate::{Context, Error, Result};
 
-pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
+pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     match spec {
         ValueRef::String(path) if path.starts_with('$') => {}
         ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| name.starts_with('$')) => {}

@@ -77,7 +77,7 @@ fn documents_of(pipeline: &ArrayBuf, context: &Context) -> Option<Result<(Vec<Do
 }
 
 /// Returns what failed.
-pub fn try_line(line: &str) -> std::result::Result<(), String> {
+pub(super) fn try_line(line: &str) -> std::result::Result<(), String> {
     let (pipeline, rest) = read(line);
     let Value::Array(pipeline) = pipeline else { panic!("{line}") };
     let (documents, expect) = match rest.strip_prefix("on ") {
@@ -126,7 +126,7 @@ fn maps() {
         [{$project: 1}] => error 15969: $project specification must be an object
         [{$project: {}}] => error 51272: Invalid $project :: caused by :: projection specification must have at least one field
         [{$project: {a: 1, b: 0}}] => error 31254: Invalid $project :: caused by :: Cannot do exclusion on field b in inclusion projection
-        [{$set: {a: 1, 'a.b': 1}}] => error 31249: Invalid $set :: caused by :: Path collision at a.b remaining portion b
+        [{$set: {a: 1, 'a.b': 1}}] => error 40176: Invalid $set :: caused by :: Path collision at a.b remaining portion b
         [{$addFields: 1}] => error 40272: $addFields specification stage must be an object, got int
         [{$unset: []}] => error 31119: $unset specification must be a string or an array with at least one field
         [{$unset: [1]}] => error 31120: $unset specification must be a string or an array containing only string values

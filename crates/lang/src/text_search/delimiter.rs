@@ -72,7 +72,7 @@ fn is_delimiter(c: char, apostrophe: bool) -> bool {
 }
 
 /// The words of a text. With `apostrophe`, that is a delimiter too; else it may occur inside a word, as in "don't".
-pub fn words(text: &str, apostrophe: bool) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str, apostrophe: bool) -> impl Iterator<Item = &str> {
     let words = text.split(move |c| is_delimiter(c, apostrophe));
     words.map(|word| word.trim_matches('\'')).filter(|word| !word.is_empty())
 }

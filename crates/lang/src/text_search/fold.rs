@@ -7,7 +7,7 @@ use unicode_normalization::UnicodeNormalization;
 use crate::stop::check;
 
 /// In lower case. Turkish has an i of its own.
-pub fn lower(text: &str, turkish: bool) -> Cow<'_, str> {
+pub(super) fn lower(text: &str, turkish: bool) -> Cow<'_, str> {
     if turkish && text.contains(['I', 'İ']) {
         return Cow::Owned(text.replace('I', "ı").replace('İ', "i").to_lowercase());
     }
@@ -22,7 +22,7 @@ pub fn lower(text: &str, turkish: bool) -> Cow<'_, str> {
 const PART_LETTERS: usize = 16 << 10;
 
 /// Without accents and other marks on letters. Cut short when the statement is to stop.
-pub fn without_accents(text: &str) -> Cow<'_, str> {
+pub(super) fn without_accents(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }

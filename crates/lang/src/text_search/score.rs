@@ -24,7 +24,7 @@ struct Occurrences {
     dampened: f64,
 }
 
-pub fn of_document(fields: &TextFields, doc: Doc<'_>) -> Result<TermScores> {
+pub(super) fn of_document(fields: &TextFields, doc: Doc<'_>) -> Result<TermScores> {
     let mut scores = TermScores::new();
     fields.visit(doc, &mut |text| add(&text, &mut scores))?;
     stop::ended()?;

@@ -9,18 +9,18 @@ use crate::stop;
 
 /// Properties of a word that distinguish it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sensitivity {
+pub(super) struct Sensitivity {
     pub case: bool,
     pub accents: bool,
 }
 
 impl Sensitivity {
-    pub fn is_any(self) -> bool {
+    pub(super) fn is_any(self) -> bool {
         self.case || self.accents
     }
 
     /// A text in which phrases are looked for.
-    pub fn folded(self, text: &str, language: Language) -> Cow<'_, str> {
+    pub(super) fn folded(self, text: &str, language: Language) -> Cow<'_, str> {
         let cased = if self.case { Cow::Borrowed(text) } else { lower(text, language.is_turkish()) };
         match cased {
             _ if self.accents => cased,
@@ -35,7 +35,7 @@ const BYTES_MAX: usize = 256;
 const BYTES_KEPT: usize = 224;
 
 /// The terms of a text, in its order. Stop words are none. Fewer when the statement is to stop.
-pub fn terms(text: &str, language: Language, sensitivity: Sensitivity) -> impl Iterator<Item = String> {
+pub(super) fn terms(text: &str, language: Language, sensitivity: Sensitivity) -> impl Iterator<Item = String> {
     let words = words(text, language.apostrophe_ends_words()).take_while(|_| stop::tick().is_ok());
     words.filter_map(move |word| term(word, language, sensitivity))
 }

@@ -75,8 +75,19 @@ fn wrong_type(name: &str, found: ValueRef<'_>, expected: &str) -> Error {
     Error::new(Code::TYPE_MISMATCH, format!("{field} is the wrong type '{found}', expected type '{expected}'"))
 }
 
+/// Fractions are cut off, decimals rounded half to even, and what is no number is 0.
 fn seconds(name: &str, value: ValueRef<'_>) -> Result<i64> {
-    match number::exact_i64(value) {
+    let whole = match value {
+        ValueRef::Double(value) => Some(value as i64),
+        ValueRef::Decimal128(value) => Some(match value.to_i64_rounded() {
+            Some(whole) => whole,
+            None if value.is_nan() => 0,
+            None if value.is_negative() => i64::MIN,
+            None => i64::MAX,
+        }),
+        value => number::exact_i64(value),
+    };
+    match whole {
         Some(seconds) if (1..=SPAN_SECONDS_MAX).contains(&seconds) => Ok(seconds),
         Some(seconds) => Err(Error::bad_value(format!(
             "BSON field '{name}' value must be >= 1 and <= {SPAN_SECONDS_MAX}, actual value '{seconds}'"
@@ -98,7 +109,8 @@ struct RawOptions {
 impl RawOptions {
     fn read(doc: Doc<'_>) -> Result<RawOptions> {
         let mut raw = RawOptions::default();
-        for (name, value) in doc {
+        let given = doc.iter().filter(|(_, value)| !matches!(value, ValueRef::Null | ValueRef::Undefined));
+        for (name, value) in given {
             match name {
                 "timeField" => raw.time_field = Some(string(name, value)?),
                 "metaField" => raw.meta_field = Some(string(name, value)?),
@@ -150,6 +162,9 @@ impl TimeSeriesOptions {
         for (name, field) in [("timeField", Some(&time_field)), ("metaField", meta_field.as_ref())] {
             match field.map(String::as_str) {
                 Some("_id") => return invalid(format!("'{name}' cannot be \"_id\"")),
+                Some(field) if field.contains('\0') => {
+                    return Err(Error::bad_value(format!("'{name}' cannot contain null bytes")));
+                }
                 Some("") => return invalid(format!("'{name}' cannot be empty")),
                 Some(field) if field.contains('.') || field.starts_with('$') => {
                     return invalid(format!("'{name}' must be a top-level field"));
@@ -179,8 +194,10 @@ impl TimeSeriesOptions {
     /// `timeseries` of `collMod`: buckets may become larger.
     pub fn changed(&self, change: Doc<'_>) -> Result<TimeSeriesOptions> {
         let raw = RawOptions::read(change)?;
-        if raw.time_field.is_some() || raw.meta_field.is_some() {
-            return invalid("'timeField' and 'metaField' of a time-series collection cannot be changed");
+        let fixed = [("timeField", raw.time_field.is_some()), ("metaField", raw.meta_field.is_some())];
+        if let Some((name, _)) = fixed.iter().find(|(_, given)| *given) {
+            let message = format!("BSON field 'collMod.timeseries.{name}' is an unknown field.");
+            return Err(Error::location(40415, message));
         }
         let Some(span) = raw.span()? else { return Ok(self.clone()) };
         let changed = TimeSeriesOptions { span, ..self.clone() };
@@ -252,10 +269,9 @@ mod tests {
         let minutes = TimeSeriesOptions::parse(of("minutes").with("timeField", "t").as_doc()).unwrap();
         assert_eq!(minutes.changed(of("hours").as_doc()).unwrap().span_seconds(), 30 * 86_400);
         assert_eq!(minutes.changed(of("seconds").as_doc()).unwrap_err().code, Code::INVALID_OPTIONS);
-        assert_eq!(
-            minutes.changed(DocBuf::new().with("timeField", "x").as_doc()).unwrap_err().code,
-            Code::INVALID_OPTIONS
-        );
+        // the fields cannot change: collMod does not know them
+        let unknown = minutes.changed(DocBuf::new().with("timeField", "x").as_doc()).unwrap_err();
+        assert_eq!(unknown.code.0, 40415);
         assert_eq!(minutes.window_of(-1), -86_400);
     }
 }

@@ -14,6 +14,9 @@ impl ArrayFilters {
     pub(super) fn parse(filters: &[Doc], context: &Context) -> Result<ArrayFilters> {
         let mut parsed = BTreeMap::new();
         for filter in filters {
+            if filter.iter().any(|(name, _)| name == "$text") {
+                return Err(Error::bad_value("$text is not allowed in array filters"));
+            }
             let identifier = identifier(*filter)?;
             let compiled = Filter::parse(*filter, context).map_err(|error| while_parsing(&error))?;
             if parsed.insert(identifier.clone(), compiled).is_some() {

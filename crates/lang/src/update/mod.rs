@@ -44,6 +44,24 @@ enum Form {
     Pipeline(Pipeline),
 }
 
+/// A document after an update, and what of it the update wrote.
+#[derive(Clone, Debug)]
+pub struct Updated {
+    pub doc: DocBuf,
+    pub written: Written,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The document is a new one.
+    Whole,
+    /// A pipeline ran: only the two documents say what changed.
+    Unknown,
+    /// Dotted paths in the order of the document's tree. Everything below a path counts as written. No name in them has a dot,
+    /// since operators cannot reach such fields.
+    Paths(Vec<String>),
+}
+
 /// Part of a document that an update may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
@@ -76,13 +94,18 @@ impl Update {
     /// The document after the update, or `None` when nothing changes. `position` is what
     /// [`Filter::matches_with_position`] returned for `old`; it matters only when `needs_position`.
     pub fn apply(&self, old: Doc, position: Option<usize>) -> Result<Option<DocBuf>> {
-        let new = match &self.form {
+        Ok(self.apply_noting(old, position)?.map(|updated| updated.doc))
+    }
+
+    /// As [`Self::apply`], with what was written.
+    pub fn apply_noting(&self, old: Doc, position: Option<usize>) -> Result<Option<Updated>> {
+        let (new, written) = match &self.form {
             Form::Operators(operators) => match operators.apply(old, position)? {
-                Some(new) => new,
+                Some((new, paths)) => (new, Written::Paths(paths)),
                 None => return Ok(None),
             },
-            Form::Replacement(new) => replacement::apply(new.as_doc(), old)?,
-            Form::Pipeline(pipeline) => pipeline.apply(old)?,
+            Form::Replacement(new) => (replacement::apply(new.as_doc(), old)?, Written::Whole),
+            Form::Pipeline(pipeline) => (pipeline.apply(old)?, Written::Unknown),
         };
         stop::ended()?;
         if new.as_bytes() == old.as_bytes() {
@@ -93,7 +116,7 @@ impl Update {
             return Err(Error::location(17419, message));
         }
         self.check_depth(&new)?;
-        Ok(Some(new))
+        Ok(Some(Updated { doc: new, written }))
     }
 
     /// The document that an upsert inserts when nothing matched `filter`. Its `_id` comes first; `generate_id` is

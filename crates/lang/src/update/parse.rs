@@ -112,26 +112,28 @@ impl Operators {
         Touched::Fields(heads)
     }
 
-    /// The document after the update; none if no operator had anything to do.
-    pub(super) fn apply(&self, old: Doc, position: Option<usize>) -> Result<Option<DocBuf>> {
+    /// The document after the update and the paths that it wrote; none if no operator had anything to do.
+    pub(super) fn apply(&self, old: Doc, position: Option<usize>) -> Result<Option<(DocBuf, Vec<String>)>> {
         self.run(old, position, false)
     }
 
     /// As `apply`, on the document that an upsert inserts.
     pub(super) fn apply_to_new(&self, new: Doc) -> Result<Option<DocBuf>> {
-        self.run(new, None, true)
+        Ok(self.run(new, None, true)?.map(|(new, _)| new))
     }
 
-    fn run(&self, old: Doc, position: Option<usize>, inserting: bool) -> Result<Option<DocBuf>> {
+    fn run(&self, old: Doc, position: Option<usize>, inserting: bool) -> Result<Option<(DocBuf, Vec<String>)>> {
         let renamed = op::renamed(&self.renames, old)?;
         let collation = &self.collation;
-        let mut run = Run { old, inserting, position, filters: &self.filters, collation, renamed, path: Vec::new() };
+        let filters = &self.filters;
+        let (path, written) = (Vec::new(), Vec::new());
+        let mut run = Run { old, inserting, position, filters, collation, renamed, path, written };
         let mut root = Slot::open_doc(old);
         if run.apply(&[&self.tree], &mut root)? == Change::None {
             return Ok(None);
         }
         self.check_id(old, &root)?;
-        Ok(Some(root.to_doc(old.as_bytes().len() + 64)))
+        Ok(Some((root.to_doc(old.as_bytes().len() + 64), run.written)))
     }
 
     /// U3. A document that had no `_id` yet may get one.

@@ -46,6 +46,8 @@ pub(super) struct Run<'a> {
     /// The values that the `$rename`s of the update move, by their number.
     pub renamed: Vec<Option<ValueRef<'a>>>,
     pub path: Vec<Cow<'a, str>>,
+    /// See [`super::Written::Paths`].
+    pub written: Vec<String>,
 }
 
 /// Trees that apply to the same value: one, unless `$`, `$[]` or `$[id]` overlap.
@@ -55,12 +57,34 @@ impl<'a> Run<'a> {
     /// Applies the trees to a value that exists.
     pub(super) fn apply(&mut self, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<Change> {
         match trees {
-            [Tree::Leaf(op)] => op.modify(slot, self),
+            [Tree::Leaf(op)] => {
+                let appended_from = op.appends_behind(slot);
+                let change = op.modify(slot, self)?;
+                if change != Change::None {
+                    self.note_modified(appended_from, slot);
+                }
+                Ok(change)
+            }
             [Tree::Fields(fields)] if !has_positional(fields) => self.fields(fields, slot),
             _ if trees.iter().all(|tree| matches!(tree, Tree::Fields(_))) => self.merged_fields(trees, slot),
             _ if trees.iter().all(|tree| matches!(tree, Tree::Elements(_))) => self.elements(trees, slot),
             _ => Err(self.conflict()),
         }
+    }
+
+    /// Notes the value at the path as written. Elements at the end of an array are noted one by one.
+    fn note_modified(&mut self, appended_from: Option<usize>, slot: &mut Slot<'a>) {
+        let path = self.dotted();
+        match appended_from.zip(slot.elements()) {
+            Some((from, elements)) => self.written.extend((from..elements.len()).map(|at| format!("{path}.{at}"))),
+            None => self.written.push(path),
+        }
+    }
+
+    /// Notes the value at the path as created, instead of what was noted inside it, which is all behind `from`.
+    fn note_created(&mut self, from: usize) {
+        self.written.truncate(from);
+        self.written.push(self.dotted());
     }
 
     fn conflict(&self) -> Error {
@@ -142,13 +166,17 @@ impl<'a> Run<'a> {
                 }
                 change
             }
-            None => match self.create(trees)? {
-                Some(value) => {
-                    fields.push(name.clone(), value);
-                    Change::Changed
+            None => {
+                let noted = self.written.len();
+                match self.create(trees)? {
+                    Some(value) => {
+                        fields.push(name.clone(), value);
+                        self.note_created(noted);
+                        Change::Changed
+                    }
+                    None => Change::None,
                 }
-                None => Change::None,
-            },
+            }
         };
         self.path.pop();
         if change == Change::Changed && is_refused {
@@ -166,6 +194,7 @@ impl<'a> Run<'a> {
     ) -> Result<bool> {
         tick()?;
         self.path.push(name);
+        let noted = self.written.len();
         let changed = match elements.get_mut(index) {
             Some(element) => self.apply_to_element(trees, element)?,
             None => match self.create(trees)? {
@@ -176,6 +205,7 @@ impl<'a> Run<'a> {
                     }
                     elements.resize_with(index, || Slot::Owned(Value::Null));
                     elements.push(created);
+                    self.note_created(noted);
                     true
                 }
                 None => false,
@@ -200,7 +230,9 @@ impl<'a> Run<'a> {
             let element = text::field(&name, slot.value());
             return Err(Error::bad_value(format!("Cannot apply array updates to non-array element {element}")));
         }
-        let mut change = Change::None;
+        let noted = self.written.len();
+        // elements that were selected, and those of them that changed
+        let (mut selected, mut changed) = (0usize, Vec::new());
         for (index, element) in slot.elements().into_iter().flatten().enumerate() {
             let mut group = Vec::new();
             for tree in trees {
@@ -215,13 +247,25 @@ impl<'a> Run<'a> {
             if group.is_empty() {
                 continue;
             }
+            selected += 1;
             self.path.push(Cow::Owned(index.to_string()));
             if self.apply_to_element(&group, element)? {
-                change = Change::Changed;
+                changed.push(index);
             }
             self.path.pop();
         }
-        Ok(change)
+        // as in MongoDB: of one selected element what changed inside it, of several the element or, if more changed, the array
+        match *changed.as_slice() {
+            [] => return Ok(Change::None),
+            _ if selected == 1 => {}
+            [index] => {
+                self.path.push(Cow::Owned(index.to_string()));
+                self.note_created(noted);
+                self.path.pop();
+            }
+            _ => self.note_created(noted),
+        }
+        Ok(Change::Changed)
     }
 
     /// The value that the trees make where nothing is yet, if they make one.

@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use arbor_bson::{Array, Number, ValueRef, compare};
-use jiff::tz::TimeZone;
 
 use super::rows::{Place, Rows};
-use crate::expression::{Evaluated, Unit, date};
+use crate::expression::date::Zone;
+use crate::expression::{Evaluated, Unit};
 use crate::{Error, Result, SortPattern, number, text};
 
 /// Which rows belong to each row.
 #[derive(Clone, Debug)]
-pub enum Bounds {
+pub(super) enum Bounds {
     /// Rows before and after the row; none for all.
     Documents(Option<i64>, Option<i64>),
     /// By the distance on the axis of `sortBy`.
@@ -20,13 +20,13 @@ pub enum Bounds {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Edge {
+pub(super) enum Edge {
     Unbounded,
     By(Number),
 }
 
 impl Bounds {
-    pub fn parse(window: Option<ValueRef>, sort_by: &SortPattern) -> Result<Bounds> {
+    pub(super) fn parse(window: Option<ValueRef>, sort_by: &SortPattern) -> Result<Bounds> {
         let Some(window) = window else { return Ok(Bounds::Documents(None, None)) };
         let ValueRef::Document(window) = window else {
             return Err(Error::failed_to_parse("'window' field must be an object"));
@@ -72,7 +72,7 @@ impl Bounds {
         let (low, high) = (edge(low)?, edge(high)?);
         match sort_by.parts() {
             [only] if !only.descending => {}
-            [_] => return Err(Error::location(5339902, "Range-based bounds require an ascending sortBy")),
+            [_] => return Err(Error::location(8947401, "Range-based bounds require an ascending sortBy")),
             _ => return Err(Error::location(5339902, "Range-based bounds require sortBy a single field")),
         }
         let unit = unit.map(|unit| Unit::of("$setWindowFields", &Evaluated::Borrowed(unit), 5339903)).transpose()?;
@@ -86,13 +86,13 @@ impl Bounds {
         Ok(Bounds::Range { low, high, unit })
     }
 
-    pub fn start(&self) -> Window {
+    pub(super) fn start(&self) -> Window {
         Window { bounds: self.clone(), low: 0, high: 0 }
     }
 
     /// Returns how many rows back the last row of the window is, and the first one (none: at the begin). None: the window may
     /// extend past its row, or peers of the row may belong to it.
-    pub fn rows_back(&self) -> Option<(usize, Option<usize>)> {
+    pub(super) fn rows_back(&self) -> Option<(usize, Option<usize>)> {
         match self {
             Bounds::Documents(low, Some(high)) if *high <= 0 => {
                 Some((high.unsigned_abs() as usize, low.map(|low| low.unsigned_abs() as usize)))
@@ -102,7 +102,7 @@ impl Bounds {
     }
 
     /// Returns true if rows that entered the window may leave it again.
-    pub fn lets_go(&self) -> bool {
+    pub(super) fn lets_go(&self) -> bool {
         !matches!(self, Bounds::Documents(None, _) | Bounds::Range { low: Edge::Unbounded, .. })
     }
 }
@@ -148,7 +148,7 @@ fn check_order(wrong: bool, bounds: ValueRef) -> Result<()> {
 
 /// The window of one row after the other.
 #[derive(Debug)]
-pub struct Window {
+pub(super) struct Window {
     bounds: Bounds,
     low: usize,
     /// After the last row.
@@ -157,7 +157,7 @@ pub struct Window {
 
 impl Window {
     /// The rows that belong to row `at`.
-    pub fn of(&mut self, at: usize, rows: &Rows) -> Result<Range<usize>> {
+    pub(super) fn of(&mut self, at: usize, rows: &Rows) -> Result<Range<usize>> {
         match self.bounds {
             Bounds::Documents(low, high) => {
                 let count = rows.len();
@@ -216,9 +216,8 @@ fn moved(place: Place, by: Number, unit: Option<Unit>) -> Result<Place> {
     match (place, unit) {
         (Place::Date(millis), Some(unit)) => {
             let overflow = || Error::location(5166406, "the bound of a window is beyond all dates");
-            let span = by.to_i64_exact().and_then(|by| unit.span(by)).ok_or_else(overflow)?;
-            let later = date::zoned(millis, &TimeZone::UTC)?.checked_add(span).map_err(|_| overflow())?;
-            Ok(Place::Date(later.timestamp().as_millisecond()))
+            let later = by.to_i64_exact().and_then(|by| Zone::utc().later(millis, unit, by));
+            Ok(Place::Date(later.ok_or_else(overflow)?))
         }
         (Place::Number(number), _) => Ok(Place::Number(number + by)),
         (place, None) => Ok(place),
@@ -226,7 +225,7 @@ fn moved(place: Place, by: Number, unit: Option<Unit>) -> Result<Place> {
 }
 
 /// The order on the axis.
-pub fn order(a: Place, b: Place) -> Ordering {
+pub(crate) fn order(a: Place, b: Place) -> Ordering {
     match (a, b) {
         (Place::Number(a), Place::Number(b)) => compare(a.as_value(), b.as_value()),
         (Place::Date(a), Place::Date(b)) => a.cmp(&b),

@@ -61,7 +61,11 @@ impl Column for GatheredColumn {
     fn value(&mut self, at: usize, rows: &Rows) -> Result<Value> {
         let window = self.window.of(at, rows)?;
         let gather = OfRows { accumulator: &self.function.accumulator, rows };
-        self.sliding.over(window, self.function.bounds.lets_go(), &gather)
+        let value = self.sliding.over(window, self.function.bounds.lets_go(), &gather)?;
+        // COMPAT: infinities and NaN that will leave the window again leave no deviation until then
+        let unknown = matches!(value, Value::Double(deviation) if deviation.is_nan());
+        let is_deviation = self.function.accumulator.is_deviation();
+        Ok(if unknown && is_deviation && self.function.bounds.lets_go() { Value::Null } else { value })
     }
 
     fn size_bytes(&self) -> usize {

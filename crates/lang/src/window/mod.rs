@@ -24,18 +24,18 @@ mod sliding;
 
 use std::sync::Arc;
 
-use arbor_bson::{DocBuf, Value, ValueRef};
+use arbor_bson::{Value, ValueRef};
 
 use crate::accumulator::Accumulator;
 use crate::stop::tick;
 use crate::{Context, Error, Result, SortPattern};
 
-pub use bounds::order;
+pub(crate) use bounds::order;
 use bounds::{Bounds, Window};
-pub use rows::{Place, Rows};
+pub(crate) use rows::{Place, Rows};
 
 /// A parsed window function.
-pub trait WindowFunction: std::fmt::Debug + Send + Sync {
+pub(crate) trait WindowFunction: std::fmt::Debug + Send + Sync {
     /// For a new partition.
     fn start(&self) -> Box<dyn Column>;
 
@@ -46,7 +46,7 @@ pub trait WindowFunction: std::fmt::Debug + Send + Sync {
 }
 
 /// The values that a function gives the rows of one partition.
-pub trait Column: Send {
+pub(crate) trait Column: Send {
     /// The value of row `at`.
     fn value(&mut self, at: usize, rows: &Rows) -> Result<Value>;
 
@@ -81,7 +81,12 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Parses the function of one field of `output`.
-pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Context) -> Result<Arc<dyn WindowFunction>> {
+pub(crate) fn parse(
+    field: &str,
+    spec: ValueRef,
+    sort_by: &SortPattern,
+    context: &Context,
+) -> Result<Arc<dyn WindowFunction>> {
     tick()?;
     let ValueRef::Document(doc) = spec else {
         return Err(Error::failed_to_parse(format!("The field '{field}' must be an object")));
@@ -92,11 +97,14 @@ pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Conte
     };
     if let Some((other, _)) = doc.iter().find(|(other, _)| *other != name && *other != "window") {
         let message = format!("Window function {name} found an unknown argument: {other}");
+        if matches!(name, "$rank" | "$denseRank" | "$documentNumber") {
+            return Err(Error::location(5371601, message));
+        }
         return Err(Error::failed_to_parse(message));
     }
     let call = Call { name, argument, window: doc.get("window"), sort_by, context };
     if !NAMES.contains(&name) {
-        return of_accumulator(field, &call);
+        return of_accumulator(&call);
     }
     match name {
         "$rank" | "$denseRank" | "$documentNumber" => rank::parse(&call),
@@ -111,9 +119,8 @@ pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Conte
     }
 }
 
-fn of_accumulator(field: &str, call: &Call) -> Result<Arc<dyn WindowFunction>> {
-    let document = DocBuf::new().with(call.name, call.argument);
-    let parsed = Accumulator::parse(field, (&document).into(), call.context);
+fn of_accumulator(call: &Call) -> Result<Arc<dyn WindowFunction>> {
+    let parsed = Accumulator::of_operator(call.name, call.argument, call.context);
     let accumulator = parsed.map_err(|error| match error.code.0 {
         15952 => Error::failed_to_parse(format!("Unrecognized window function, {}", call.name)),
         _ => error,

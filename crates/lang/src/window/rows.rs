@@ -8,7 +8,7 @@ use crate::{Error, Result, SortPattern, text};
 
 /// Rows are counted from the begin of the partition; the first ones may be forgotten already.
 #[derive(Debug, Default)]
-pub struct Rows {
+pub(crate) struct Rows {
     docs: VecDeque<DocBuf>,
     forgotten: usize,
     bytes: usize,
@@ -17,30 +17,30 @@ pub struct Rows {
 
 /// A place on the axis of `sortBy`.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub(crate) enum Place {
     Number(Number),
     /// Milliseconds since 1970.
     Date(i64),
 }
 
 impl Rows {
-    pub fn new(sort_by: SortPattern) -> Rows {
+    pub(crate) fn new(sort_by: SortPattern) -> Rows {
         Rows { sort_by, ..Rows::default() }
     }
 
-    pub fn push(&mut self, doc: DocBuf) {
+    pub(crate) fn push(&mut self, doc: DocBuf) {
         self.bytes += doc_bytes(&doc);
         self.docs.push_back(doc);
     }
 
     /// For the next partition.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.docs.clear();
         (self.forgotten, self.bytes) = (0, 0);
     }
 
     /// Forgets all but the last rows.
-    pub fn keep_last(&mut self, count: usize) {
+    pub(crate) fn keep_last(&mut self, count: usize) {
         while self.docs.len() > count
             && let Some(doc) = self.docs.pop_front()
         {
@@ -49,25 +49,25 @@ impl Rows {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.forgotten + self.docs.len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub fn get(&self, at: usize) -> Option<&DocBuf> {
+    pub(crate) fn get(&self, at: usize) -> Option<&DocBuf> {
         self.docs.get(at.checked_sub(self.forgotten)?)
     }
 
     /// Memory held, estimated.
-    pub fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         self.bytes
     }
 
     /// The value of the one field of `sortBy`.
-    pub fn sort_value(&self, at: usize) -> ValueRef<'_> {
+    pub(crate) fn sort_value(&self, at: usize) -> ValueRef<'_> {
         match (self.get(at), self.sort_by.parts().first()) {
             (Some(doc), Some(part)) => part.path.get_strict(doc.as_doc()).unwrap_or(ValueRef::Null),
             _ => ValueRef::Null,
@@ -75,7 +75,7 @@ impl Rows {
     }
 
     /// Returns the sort value as a number or a date. None: it is neither.
-    pub fn place(&self, at: usize) -> Option<Place> {
+    pub(crate) fn place(&self, at: usize) -> Option<Place> {
         match self.sort_value(at) {
             ValueRef::DateTime(millis) => Some(Place::Date(millis)),
             other => Number::of(other).map(Place::Number),
@@ -83,7 +83,7 @@ impl Rows {
     }
 
     /// The place on an axis of dates, in units of `unit_millis`, or without that on one of numbers.
-    pub fn coordinate(&self, at: usize, function: &str, unit_millis: Option<i64>, code: i32) -> Result<f64> {
+    pub(crate) fn coordinate(&self, at: usize, function: &str, unit_millis: Option<i64>, code: i32) -> Result<f64> {
         match (self.place(at), unit_millis) {
             (Some(Place::Number(number)), None) => Ok(number.to_f64()),
             (Some(Place::Date(millis)), Some(unit)) => Ok(millis as f64 / unit as f64),

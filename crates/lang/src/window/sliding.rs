@@ -12,14 +12,14 @@ use crate::Result;
 use crate::accumulator::{State, value_bytes};
 
 /// The gathered state: how it starts and what a row adds to it.
-pub trait Gather {
+pub(super) trait Gather {
     fn start(&self) -> Box<dyn State>;
 
     fn add(&self, state: &mut dyn State, at: usize) -> Result<()>;
 }
 
 #[derive(Debug, Default)]
-pub struct Sliding {
+pub(super) struct Sliding {
     low: usize,
     high: usize,
     /// Partial states, the one of the whole front last.
@@ -33,7 +33,7 @@ pub struct Sliding {
 
 impl Sliding {
     /// The value over a window, whose ends are not before those of the last one.
-    pub fn over(&mut self, window: Range<usize>, lets_go: bool, gather: &impl Gather) -> Result<Value> {
+    pub(super) fn over(&mut self, window: Range<usize>, lets_go: bool, gather: &impl Gather) -> Result<Value> {
         if let Some((last, value)) = &self.last
             && *last == window
         {
@@ -53,7 +53,7 @@ impl Sliding {
         Ok(value)
     }
 
-    pub fn size_bytes(&self) -> usize {
+    pub(super) fn size_bytes(&self) -> usize {
         self.bytes + self.back.as_ref().map_or(0, |back| back.size_bytes())
     }
 

@@ -51,6 +51,7 @@ fn acknowledged_records_survive_random_crashes() {
     println!("{coverage:?}");
     assert!(coverage.records_acknowledged > 1000 && coverage.records_lost > 100, "{coverage:?}");
     assert!(coverage.poisoned > 10 && coverage.out_of_space > 10 && coverage.trims > 10, "{coverage:?}");
+    assert!(coverage.cuts > 1000 && coverage.records_cut > 1000 && coverage.epochs > 1000, "{coverage:?}");
 }
 
 /// Opens, appends over several segments, waits, trims, closes; notes what was acknowledged.
@@ -66,9 +67,23 @@ fn scenario(disk: &FaultyDisk, durable: &mut u64, appended: &mut u64) -> Result<
         }
     }
     log.trim(Position(5))?;
+    log.begin_epoch(4)?;
+    append_from(&log, 19)?;
+    // From here on what is behind the cut may be gone.
+    *durable = 10;
+    *appended = 19;
+    log.cut_behind(Position(10))?;
+    *appended = 10;
+    log.begin_epoch(5)?;
+    *appended = 11;
+    append_from(&log, 11)?;
     log.close()?;
     *durable = *appended;
     Ok(())
+}
+
+fn append_from(log: &Log, position: u64) -> Result<(), Error> {
+    log.append(&[&payload(position)]).map(drop)
 }
 
 #[test]

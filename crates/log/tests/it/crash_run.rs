@@ -6,7 +6,8 @@
 //! 2. what survives is a first part of what was appended, in order, and nothing else: no record of an append that
 //!    answered an error comes back;
 //! 3. a killed process (no power cut) loses nothing;
-//! 4. trimmed segments stay away, records that were not trimmed stay.
+//! 4. trimmed segments stay away, records that were not trimmed stay;
+//! 5. records that were cut off stay away once the cut has ended, and every record has the epoch it was appended in.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const DIR: &str = "/db/log";
 
 /// Event counts of a run, to show that the runs are not all alike.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Coverage {
+pub(crate) struct Coverage {
     pub crashes: u64,
     pub records_acknowledged: u64,
     pub records_lost: u64,
@@ -28,10 +29,13 @@ pub struct Coverage {
     pub poisoned: u64,
     pub out_of_space: u64,
     pub trims: u64,
+    pub cuts: u64,
+    pub records_cut: u64,
+    pub epochs: u64,
 }
 
 impl Coverage {
-    pub fn add(&mut self, other: Coverage) {
+    pub(crate) fn add(&mut self, other: Coverage) {
         self.crashes += other.crashes;
         self.records_acknowledged += other.records_acknowledged;
         self.records_lost += other.records_lost;
@@ -39,6 +43,9 @@ impl Coverage {
         self.poisoned += other.poisoned;
         self.out_of_space += other.out_of_space;
         self.trims += other.trims;
+        self.cuts += other.cuts;
+        self.records_cut += other.records_cut;
+        self.epochs += other.epochs;
     }
 }
 
@@ -49,6 +56,10 @@ struct Run {
     options: LogOptions,
     /// Payload of position n at index n - 1: everything that may be in the log.
     history: Vec<Vec<u8>>,
+    /// Epoch of each record of the history.
+    epochs: Vec<u64>,
+    /// Epoch of the next record.
+    epoch: u64,
     /// Positions up to here were acknowledged as durable.
     durable: u64,
     /// Smallest position that must still be readable.
@@ -57,12 +68,13 @@ struct Run {
 }
 
 /// Panics with the seed when a property does not hold.
-pub fn run(seed: u64) -> Coverage {
+pub(crate) fn run(seed: u64) -> Coverage {
     let mut random = Random::new(seed);
     let segment_bytes = [1, 300, 1500, 6000][random.below(4) as usize];
     let options = LogOptions { segment_bytes, commit_interval: Duration::MAX, ..LogOptions::default() };
     let (disk, history, coverage) = (FaultyDisk::new(), Vec::new(), Coverage::default());
-    let mut run = Run { seed, random, disk, options, history, durable: 0, kept_from: 1, coverage };
+    let epochs = Vec::new();
+    let mut run = Run { seed, random, disk, options, history, epochs, epoch: 1, durable: 0, kept_from: 1, coverage };
     for _ in 0..1 + run.random.below(4) {
         run.arm();
         let log = run.work();
@@ -93,12 +105,15 @@ impl Run {
             return None;
         };
         self.check(&log, "opened for work");
+        self.epoch = newest_epoch(&log);
         for _ in 0..150 {
-            let outcome = match self.random.below(13) {
+            let outcome = match self.random.below(15) {
                 0..6 => self.append(&log),
                 6..10 => self.wait_durable(&log),
                 10 => self.trim(&log),
                 11 => log.prepare_segment(),
+                12 => self.begin_epoch(&log),
+                13 => self.cut_behind(&log),
                 _ => self.read_some(&log),
             };
             match outcome {
@@ -127,13 +142,17 @@ impl Run {
             let length = self.random.below(largest) as usize;
             self.history.push(self.random.bytes(length));
         }
+        self.epochs.resize(self.history.len(), self.epoch);
         let payloads: Vec<&[u8]> = self.history[before as usize..].iter().map(Vec::as_slice).collect();
         let outcome = log.append(&payloads);
         match &outcome {
             Ok(last) => assert_eq!(last.0 as usize, self.history.len(), "seed {}", self.seed),
             // The power failed or the log is poisoned: the group was not acknowledged, parts of it may survive.
             Err(Error::Poisoned { .. }) => {}
-            Err(_) => self.history.truncate(before as usize),
+            Err(_) => {
+                self.history.truncate(before as usize);
+                self.epochs.truncate(before as usize);
+            }
         }
         outcome.map(drop)
     }
@@ -159,6 +178,32 @@ impl Run {
         log.trim(Position(before))
     }
 
+    fn begin_epoch(&mut self, log: &Log) -> Result<(), Error> {
+        let epoch = self.epoch + 1 + self.random.below(2);
+        log.begin_epoch(epoch)?;
+        assert!(matches!(log.begin_epoch(0), Err(Error::StaleEpoch { .. })), "seed {}", self.seed);
+        assert_eq!(newest_epoch(log), epoch, "seed {}", self.seed);
+        self.epoch = epoch;
+        self.coverage.epochs += 1;
+        Ok(())
+    }
+
+    fn cut_behind(&mut self, log: &Log) -> Result<(), Error> {
+        let (first, appended) = (log.first().0, log.appended().0);
+        let last = first - 1 + self.random.below(appended + 2 - first);
+        // Whether the cut ends or not, what is behind it need not survive.
+        self.durable = self.durable.min(last);
+        self.kept_from = self.kept_from.min(last + 1);
+        log.cut_behind(Position(last))?;
+        assert!(log.appended().0 == last && log.durable().0 <= last, "seed {}", self.seed);
+        self.coverage.cuts += 1;
+        self.coverage.records_cut += appended - last;
+        self.history.truncate(last as usize);
+        self.epochs.truncate(last as usize);
+        self.epoch = newest_epoch(log);
+        Ok(())
+    }
+
     fn read_some(&mut self, log: &Log) -> Result<(), Error> {
         let from = log.first().0 + self.random.below(log.appended().0 + 1);
         for record in log.read(Position(from)).take(5) {
@@ -182,6 +227,7 @@ impl Run {
         let last = log.appended().0;
         self.coverage.records_lost += self.history.len() as u64 - last;
         self.history.truncate(last as usize);
+        self.epochs.truncate(last as usize);
         self.acknowledge(last);
     }
 
@@ -197,8 +243,14 @@ impl Run {
             let Ok((position, payload)) = record else { return };
             assert_eq!(position.0, expect, "seed {seed}: {when}");
             assert!(payload == self.history[expect as usize - 1], "seed {seed}: {when}: record {expect} differs");
+            let epoch = self.epochs[expect as usize - 1];
+            assert_eq!(log.epoch_at(position), Some(epoch), "seed {seed}: {when}: epoch of record {expect}");
             expect += 1;
         }
         assert_eq!(expect, last + 1, "seed {seed}: {when}: records are missing");
     }
+}
+
+fn newest_epoch(log: &Log) -> u64 {
+    log.epochs().begins().last().map_or(0, |(epoch, _)| *epoch)
 }

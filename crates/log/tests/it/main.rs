@@ -3,4 +3,5 @@
 mod append_and_read;
 mod crash;
 mod crash_run;
+mod epochs;
 mod group_sync;

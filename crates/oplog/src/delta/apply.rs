@@ -6,6 +6,9 @@ use arbor_bson::{Array, ArrayBuf, DEPTH_MAX, Doc, DocBuf, ValueRef};
 
 use super::read::{ArrayDelta, Delta, DocumentDelta, Step};
 
+/// Most nulls between two elements, as an update may add.
+const PADDING_MAX: usize = 1_500_000;
+
 /// The bytes are no delta, or the delta of another document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the delta does not apply to the document")]
@@ -74,7 +77,10 @@ fn to_array(before: Array<'_>, delta: &ArrayDelta<'_>, levels: usize) -> Result<
     }
     for (at, step) in steps {
         match step {
-            Step::Value(value) if *at == after.len() => push(&mut after, *value),
+            Step::Value(value) if (after.len()..=after.len() + PADDING_MAX).contains(at) => {
+                (after.len()..*at).for_each(|_| push(&mut after, ValueRef::Null));
+                push(&mut after, *value);
+            }
             _ => return Err(Mismatch),
         }
     }
@@ -131,7 +137,8 @@ mod tests {
         for (before, delta) in [
             ("{a: 1}", "{sa: {u: {b: 1}}}"),
             ("{a: {}}", "{sa: {a: true, u0: 1}}"),
-            ("{a: []}", "{sa: {a: true, u1: 1}}"),
+            ("{a: []}", "{sa: {a: true, u2000000: 1}}"),
+            ("{a: [1, 2]}", "{sa: {a: true, u3: 1, u2: 1}}"),
             ("{a: [1]}", "{sa: {a: true, x1: 1}}"),
             ("{a: 1}", "{u: 5}"),
             ("{a: 1}", "{x: {}}"),

@@ -6,7 +6,7 @@
 //! | `u` | `{name: value}`: has this value now, in its place | |
 //! | `i` | `{name: value}`: removed if it was there, then appended, in this order | |
 //! | `sNAME` | the delta of an inner document or array | the delta of element `NAME` |
-//! | `uN` | | element `N` has this value now, or is appended |
+//! | `uN` | | element `N` has this value now; behind the end, nulls fill the gap |
 //! | `l` | | the new length, of an array that got shorter |
 //!
 //! | before | after | delta |
@@ -18,8 +18,10 @@
 mod apply;
 mod describe;
 mod diff;
+mod paths;
 mod read;
 
 pub use apply::{Mismatch, apply};
 pub use describe::{Description, describe};
 pub use diff::diff;
+pub use paths::of_paths;

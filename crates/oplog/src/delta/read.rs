@@ -2,32 +2,32 @@
 
 use arbor_bson::{Doc, ValueRef};
 
-pub struct DocumentDelta<'a> {
+pub(super) struct DocumentDelta<'a> {
     pub removed: Doc<'a>,
     pub updated: Doc<'a>,
     pub inserted: Doc<'a>,
     pub inner: Vec<(&'a str, Doc<'a>)>,
 }
 
-pub enum Step<'a> {
+pub(super) enum Step<'a> {
     Value(ValueRef<'a>),
     Inner(Doc<'a>),
 }
 
-pub struct ArrayDelta<'a> {
+pub(super) struct ArrayDelta<'a> {
     pub length: Option<usize>,
     /// Ascending, as written.
     pub steps: Vec<(usize, Step<'a>)>,
 }
 
-pub enum Delta<'a> {
+pub(super) enum Delta<'a> {
     Document(DocumentDelta<'a>),
     Array(ArrayDelta<'a>),
 }
 
 impl<'a> Delta<'a> {
     /// `None`: no delta.
-    pub fn read(delta: Doc<'a>) -> Option<Delta<'a>> {
+    pub(super) fn read(delta: Doc<'a>) -> Option<Delta<'a>> {
         match delta.get("a") {
             Some(ValueRef::Bool(true)) => read_array(delta).map(Delta::Array),
             Some(_) => None,

@@ -16,6 +16,7 @@ macro_rules! events {
 #[rustfmt::skip]
 events! {
     INVALID_DOCUMENT = Write 20_294 "Document would fail validation",
+    NOT_AUTHORIZED = Access 20_436 "Checking authorization failed",
     MEMBER_ALONE = Repl 20_547 "Document(s) exist in 'system.replset', but started without --replSet. Database contents may appear inconsistent \
              with the writes that were visible when this node was running as part of a replica set. Restart with --replSet \
              unless you are doing maintenance and no other clients are connected",
@@ -27,10 +28,12 @@ events! {
     NOT_A_MEMBER = Repl 21_405 "Locally stored replica set configuration does not have a valid entry for the current node",
     OPTIONS_SET = Control 21_951 "Options set by command line",
     NO_ACCESS_CONTROL = Control 22_120 "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
+    HUGE_PAGES = Control 22_178 "Transparent huge pages are always on: memory is taken and released in units of 2 MB",
     FEW_DESCRIPTORS = Control 22_184 "Soft rlimits for open file descriptors too low",
     CONNECTION_REFUSED = Network 22_942 "Connection refused because there are too many open connections",
     CONNECTION_ACCEPTED = Network 22_943 "Connection accepted",
     CONNECTION_ENDED = Network 22_944 "Connection ended",
+    HANDSHAKE_FAILED = Network 22_988 "Error receiving request from client. Ending connection from remote",
     LISTENING = Network 23_015 "Listening on",
     WAITING_FOR_CONNECTIONS = Network 23_016 "Waiting for connections",
     EXITING = Control 23_138 "Shutting down",
@@ -41,7 +44,10 @@ events! {
     STARTING = Control 4_615_611 "Arbor starting",
     CLOSING = Control 4_784_901 "Shutting down",
     INDEX_BUILD_AGAIN = Index 5_043_100 "Index build: begins again after a restart",
+    LOGGED_IN = Access 5_286_306 "Successfully authenticated",
+    LOGIN_FAILED = Access 5_286_307 "Failed to authenticate",
     TTL_FAILED = Index 5_400_703 "Error running TTL job on collection",
+    SWAP = Control 8_386_700 "Memory of the process may be swapped out. Set swappiness to 0 or 1",
     BAD_FRAME = Network 9_000_001 "Connection closed for a bad frame",
     REQUEST_PANICKED = Command 9_000_002 "Request failed by a panic",
     SETTING_NOT_APPLIED = Control 9_000_010 "Option ignored or adjusted",
@@ -52,7 +58,24 @@ events! {
     writes are refused",
     SPACE_AGAIN = Storage 9_000_015 "There is space on the device again. The space reserve was restored, and writes are accepted",
     EXPIRED_SESSIONS_KEPT = Command 9_000_016 "Rows of expired sessions could not be deleted",
+    OPEN_TO_ALL = Access 9_000_017 "Access control is off, and other machines reach this server (--allowInsecure)",
+    PROFILE_FAILED = Command 9_000_018 "An operation could not be added to system.profile",
+    ADDRESS_REFUSED = Network 9_000_019 "Connection refused because its address has too many",
     ROLE_NOT_WRITTEN = Repl 9_000_020 "Cannot write the entries of a new role or configuration",
+    ETCD_STARTED = Repl 9_000_031 "etcd was started",
+    ETCD_ENDED = Repl 9_000_032 "etcd ended, and is started again",
+    ETCD_LINE = Repl 9_000_033 "etcd",
+    ETCD_OLD = Repl 9_000_034 "The release of etcd has known defects",
+    ETCD_MEMBERS = Repl 9_000_035 "The members of etcd follow those of the set",
+    ETCD_MEMBERS_FAILED = Repl 9_000_036 "The members of etcd cannot follow those of the set yet",
+    MEMBER_FAILED = Repl 9_000_040 "This member of the replica set cannot continue",
+    MEMBER_TOO_STALE = Repl 9_000_041 "The other members no longer have the records that this one needs: it has to copy the data",
+    INITIAL_SYNC_BEGINS = Repl 9_000_042 "Initial sync begins",
+    INITIAL_SYNC_PROGRESS = Repl 9_000_043 "Initial sync continues",
+    INITIAL_SYNC_ENDED = Repl 9_000_044 "Initial sync is done",
+    INITIAL_SYNC_FAILED = Repl 9_000_045 "An attempt of the initial sync failed; it is tried again",
+    TREE_FETCH_FAILED = Repl 9_000_046 "A tree of another member could not be fetched; it is tried again",
+    RANGE_NOT_DELETED = Storage 9_000_050 "Documents of a range that has left could not be deleted; it is tried again",
 }
 
 #[cfg(test)]

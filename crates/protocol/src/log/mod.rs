@@ -7,6 +7,7 @@
 //! writes one.
 
 pub mod events;
+mod redact;
 mod time;
 
 use std::collections::VecDeque;
@@ -59,6 +60,7 @@ pub struct Log {
     sink: Mutex<Sink>,
     verbosity: AtomicU8,
     quiet: AtomicBool,
+    redacts: AtomicBool,
 }
 
 struct Sink {
@@ -98,7 +100,12 @@ impl Log {
 
     fn new(output: Output) -> Log {
         let sink = Sink { output, recent: VecDeque::new(), warnings: Vec::new() };
-        Log { sink: Mutex::new(sink), verbosity: AtomicU8::new(0), quiet: AtomicBool::new(false) }
+        Log {
+            sink: Mutex::new(sink),
+            verbosity: AtomicU8::new(0),
+            quiet: AtomicBool::new(false),
+            redacts: AtomicBool::new(false),
+        }
     }
 
     pub fn set_verbosity(&self, verbosity: u8) {
@@ -107,6 +114,11 @@ impl Log {
 
     pub fn verbosity(&self) -> u8 {
         self.verbosity.load(Ordering::Relaxed)
+    }
+
+    /// No line has a value of a client from now on.
+    pub fn set_redacting(&self, redacts: bool) {
+        self.redacts.store(redacts, Ordering::Relaxed);
     }
 
     /// Quiet: no lines about connections.
@@ -144,6 +156,10 @@ impl Log {
     }
 
     pub fn write(&self, severity: Severity, event: Event, context: &str, attributes: Doc<'_>) {
+        if self.redacts.load(Ordering::Relaxed) {
+            let redacted = redact::attributes(attributes);
+            return self.emit(line(severity, event, context, redacted.as_doc()));
+        }
         self.emit(line(severity, event, context, attributes));
     }
 
@@ -190,7 +206,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// `server.log` becomes `server.log.2026-11-21T09-30-00`, or the same with a number when there is such a file.
-fn move_away(path: &Path) -> io::Result<()> {
+pub fn move_away(path: &Path) -> io::Result<()> {
     let stamp = iso8601(now_ms()).get(..19).unwrap_or_default().replace(':', "-");
     for number in 0u32.. {
         let mut target = path.as_os_str().to_owned();

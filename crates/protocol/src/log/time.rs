@@ -6,7 +6,7 @@ pub fn now_ms() -> i64 {
     ms_of(SystemTime::now())
 }
 
-pub fn ms_of(time: SystemTime) -> i64 {
+pub(super) fn ms_of(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 

@@ -13,12 +13,12 @@ use crate::{Error, Result, Settings};
 const BYTES_MAX: usize = 100 * 1024 * 1024;
 
 #[derive(Clone)]
-pub struct Facet {
+pub(crate) struct Facet {
     outputs: Vec<(String, Pipeline)>,
 }
 
 impl Facet {
-    pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Facet> {
+    pub(crate) fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Facet> {
         let fields = match spec {
             ValueRef::Document(fields) if !fields.is_empty() => fields,
             _ => {
@@ -46,7 +46,7 @@ impl Facet {
     }
 
     /// The document, from the rows of the input.
-    pub fn document(&self, input: &Shared, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
+    pub(crate) fn document(&self, input: &Shared, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
         let mut document = DocBuf::new();
         let mut reservation = settings.budget.reservation(Class::Statement);
         for (name, pipeline) in &self.outputs {

@@ -14,21 +14,24 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::document::with_value;
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::Leaf;
-use arbor_lang::{Code, Collation, Expression, Filter, Path, field_path, number, stop, text};
+use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path, number, stop, text};
 use arbor_store::{Collection, Namespace};
 
+use super::elsewhere::{ElsewhereCollection, one_of};
 use super::inner::{InnerRows, check_depth};
 use super::pipeline::Pipeline;
 use super::pushdown::both;
 use super::step::Surroundings;
+use crate::names::Names;
 use crate::operator::Run;
 use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
 #[derive(Clone)]
-pub struct GraphLookup {
+pub(crate) struct GraphLookup {
     /// None: it does not exist.
     foreign: Option<Arc<Collection>>,
+    elsewhere: Option<Box<GraphElsewhere>>,
     start_with: Expression,
     connect_from: Path,
     connect_to: Path,
@@ -41,8 +44,43 @@ pub struct GraphLookup {
     source: Pipeline,
 }
 
+/// The search in a collection of other servers: each step has a filter of its own, which is sent to them.
+#[derive(Clone)]
+struct GraphElsewhere {
+    collection: ElsewhereCollection,
+    view: ArrayBuf,
+    restriction: Option<DocBuf>,
+    names: Names,
+    db: String,
+    depth: usize,
+    stages: usize,
+    context: Context,
+}
+
+impl GraphElsewhere {
+    fn pipeline(&self, filter: Filter, sent: DocBuf) -> Result<Pipeline> {
+        let around = Surroundings {
+            names: &self.names,
+            db: &self.db,
+            context: &self.context,
+            depth: self.depth,
+            stages: self.stages,
+            inside: None,
+            within_facet: false,
+            collectionless: false,
+        };
+        let sent = match &self.restriction {
+            Some(restriction) => DocBuf::new().with("$and", &[&sent, restriction].into_iter().collect::<ArrayBuf>()),
+            None => sent,
+        };
+        let (around, no_stages) = (around.inside("$graphLookup"), ArrayBuf::new());
+        let filter = (filter, Some(sent));
+        Pipeline::parse_elsewhere(&self.collection, self.view.as_array(), filter, no_stages.as_array(), &around)
+    }
+}
+
 impl GraphLookup {
-    pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<GraphLookup> {
+    pub(crate) fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<GraphLookup> {
         let ValueRef::Document(spec) = spec else {
             let found = text::type_name(Some(spec));
             let message = format!("the $graphLookup stage specification must be an object, but found {found}");
@@ -83,11 +121,31 @@ impl GraphLookup {
             return Err(location(40105, message));
         };
         check_depth(around)?;
-        let Foreign { collection: foreign, stages } =
+        let Foreign { collection: foreign, elsewhere, stages } =
             Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?;
+        let elsewhere = elsewhere.map(|collection| {
+            let restriction = match spec.get("restrictSearchWithMatch") {
+                Some(ValueRef::Document(filter)) if around.context.variables.iter().next().is_none() => {
+                    Some(filter.to_buf())
+                }
+                // the stages here know the variables
+                _ => None,
+            };
+            Box::new(GraphElsewhere {
+                collection,
+                view: stages.clone(),
+                restriction,
+                names: around.names.clone(),
+                db: around.db.to_owned(),
+                depth: around.depth,
+                stages: around.stages,
+                context: around.context.clone(),
+            })
+        });
         let source = Pipeline::parse_stages(stages.as_array(), &around.inside("$graphLookup"))?;
         Ok(GraphLookup {
             foreign,
+            elsewhere,
             start_with,
             connect_from,
             connect_to,
@@ -100,7 +158,7 @@ impl GraphLookup {
     }
 
     /// The document with all that was reached from it.
-    pub fn extended(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
+    pub(crate) fn extended(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
         let mut reached = Reached::new(self.restriction.collation().clone(), settings.group_memory().allowance());
         let start = self.start_with.eval(doc)?;
         reached.note(start.as_ref().map(Value::as_ref))?;
@@ -126,9 +184,13 @@ impl GraphLookup {
         run: &mut Run<'_>,
         reached: &mut Reached,
     ) -> Result<()> {
+        let sent = self.elsewhere.as_ref().map(|_| one_of(self.connect_to.as_str(), &values));
         let matching = Node::In(In { path: self.connect_to.clone(), values, regexes: Vec::new() });
         let matching = both(&Filter::from_root(matching, self.restriction.collation()), &self.restriction);
-        let pipeline = self.source.clone().filtered(matching);
+        let pipeline = match (&self.elsewhere, sent) {
+            (Some(elsewhere), Some(sent)) => elsewhere.pipeline(matching, sent)?,
+            _ => self.source.clone().filtered(matching),
+        };
         let mut rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
         while let Some(row) = rows.next(run)? {
             run.tick()?;

@@ -15,7 +15,7 @@ use super::inner::InnerRows;
 use crate::Result;
 use crate::operator::Run;
 
-pub struct HashJoin {
+pub(crate) struct HashJoin {
     /// In the order of the collection.
     documents: Vec<DocBuf>,
     places: HashMap<Vec<u8>, Vec<u32>>,
@@ -25,7 +25,7 @@ pub struct HashJoin {
 
 impl HashJoin {
     /// None: the documents need more than the allowance covers.
-    pub fn build(
+    pub(crate) fn build(
         mut rows: InnerRows,
         foreign: &Path,
         collation: &Collation,
@@ -52,7 +52,7 @@ impl HashJoin {
 
     /// The documents that match, in the order of the collection. Requires that `filter` selects one of `values`. None:
     /// they are more than `bytes_max`.
-    pub fn find(&self, filter: &Filter, values: &[Value], bytes_max: usize) -> Result<Option<ArrayBuf>> {
+    pub(crate) fn find(&self, filter: &Filter, values: &[Value], bytes_max: usize) -> Result<Option<ArrayBuf>> {
         let found = values.iter().filter_map(|value| self.places.get(&key(Some(value.as_ref()), &self.collation)));
         let mut places: Vec<u32> = found.flatten().copied().collect();
         places.sort_unstable();

@@ -10,7 +10,7 @@ use arbor_txn::View;
 
 use super::pipeline::Pipeline;
 use super::step::Surroundings;
-use crate::operator::{Documents, Eof, Operator, Row, Run};
+use crate::operator::{Documents, Eof, Operator, Remote, Row, Run};
 use crate::plan::{self, Decision, Slots};
 use crate::view::Foreign;
 use crate::{Error, Result, Settings};
@@ -22,7 +22,7 @@ const AHEAD_ROWS: usize = 128;
 const AHEAD_BYTES: usize = 1 << 20;
 
 #[derive(Clone)]
-pub struct Inner {
+pub(crate) struct Inner {
     /// None: it does not exist, or the pipeline makes its own documents.
     pub collection: Option<Arc<Collection>>,
     pub pipeline: Pipeline,
@@ -30,19 +30,26 @@ pub struct Inner {
 
 impl Inner {
     /// Over a collection of the same database; without one the pipeline must begin with `$documents`.
-    pub fn parse(
+    pub(crate) fn parse(
         stage: &'static str,
         from: Option<&str>,
         stages: Array<'_>,
         around: &Surroundings<'_>,
     ) -> Result<Inner> {
         check_depth(around)?;
-        let Foreign { collection, stages: view } = match from {
+        let Foreign { collection, elsewhere, stages: view } = match from {
             Some(from) => Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?,
-            None => Foreign { collection: None, stages: ArrayBuf::new() },
+            None => Foreign::none(),
         };
         let every = Filter::everything(&around.context.collation);
-        let pipeline = Pipeline::parse_inner(view.as_array(), every, stages, &around.inside(stage))?;
+        let around = &around.inside(stage);
+        let pipeline = match elsewhere {
+            Some(elsewhere) => {
+                let filter = (every, None);
+                Pipeline::parse_elsewhere(&elsewhere, view.as_array(), filter, stages, around)?
+            }
+            None => Pipeline::parse_inner(view.as_array(), every, stages, around)?,
+        };
         if from.is_none() && pipeline.documents.is_none() {
             let message = format!(
                 "{stage} stage without explicit collection must have a pipeline with $documents as first stage"
@@ -52,12 +59,12 @@ impl Inner {
         Ok(Inner { collection, pipeline })
     }
 
-    pub fn open(&self, view: &dyn View, settings: &Settings) -> Result<InnerRows> {
+    pub(crate) fn open(&self, view: &dyn View, settings: &Settings) -> Result<InnerRows> {
         InnerRows::open(self.pipeline.clone(), self.collection.clone(), view, settings)
     }
 }
 
-pub fn check_depth(around: &Surroundings<'_>) -> Result<()> {
+pub(super) fn check_depth(around: &Surroundings<'_>) -> Result<()> {
     if around.depth < DEPTH_MAX {
         return Ok(());
     }
@@ -66,12 +73,12 @@ pub fn check_depth(around: &Surroundings<'_>) -> Result<()> {
 }
 
 /// Returns true if a pipeline brings its own documents.
-pub fn documents_first(stages: Array<'_>) -> bool {
+pub(super) fn documents_first(stages: Array<'_>) -> bool {
     matches!(stages.get(0), Some(ValueRef::Document(stage)) if stage.first().is_some_and(|(name, _)| name == "$documents"))
 }
 
 /// The rows of an inner pipeline. Between two calls it borrows nothing from the run around it (see O1 of the operators).
-pub struct InnerRows {
+pub(crate) struct InnerRows {
     root: Box<dyn Operator>,
     collection: Option<Arc<Collection>>,
     slots: usize,
@@ -80,17 +87,18 @@ pub struct InnerRows {
 }
 
 impl InnerRows {
-    pub fn open(
+    pub(crate) fn open(
         pipeline: Pipeline,
         collection: Option<Arc<Collection>>,
         view: &dyn View,
         settings: &Settings,
     ) -> Result<InnerRows> {
         let mut slots = Slots::default();
-        let source: Box<dyn Operator> = match (&pipeline.documents, &collection) {
-            (Some(documents), _) => Box::new(Documents::new(documents.clone())),
-            (None, None) => Box::new(Eof::default()),
-            (None, Some(collection)) => {
+        let source: Box<dyn Operator> = match (&pipeline.documents, &pipeline.elsewhere, &collection) {
+            (Some(documents), ..) => Box::new(Documents::new(documents.clone())),
+            (None, Some(elsewhere), _) => Box::new(Remote::new(elsewhere.rows())),
+            (None, None, None) => Box::new(Eof::default()),
+            (None, None, Some(collection)) => {
                 let decision = Decision::untried(plan::plan(view, collection, &pipeline.query)?);
                 plan::note_use(collection, &decision.winner);
                 pipeline.source(settings, decision, &mut slots)
@@ -101,11 +109,11 @@ impl InnerRows {
     }
 
     /// Returns the rows of an operator with `slots` leaves.
-    pub fn over(root: Box<dyn Operator>, collection: Arc<Collection>, slots: usize) -> InnerRows {
+    pub(crate) fn over(root: Box<dyn Operator>, collection: Arc<Collection>, slots: usize) -> InnerRows {
         InnerRows { root, collection: Some(collection), slots, ready: VecDeque::new(), ended: false }
     }
 
-    pub fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
+    pub(crate) fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         if self.ready.is_empty() && !self.ended {
             self.read_ahead(run)?;
         }
@@ -126,13 +134,12 @@ impl InnerRows {
         if !self.ended {
             self.root.suspend(&mut inner);
         }
-        run.examined.keys += inner.examined.keys;
-        run.examined.documents += inner.examined.documents;
+        run.take_examined(&mut inner);
         Ok(())
     }
 
     /// All rows at once, up to `bytes_max`. None: there are more.
-    pub fn all(mut self, run: &mut Run<'_>, bytes_max: usize) -> Result<Option<ArrayBuf>> {
+    pub(crate) fn all(mut self, run: &mut Run<'_>, bytes_max: usize) -> Result<Option<ArrayBuf>> {
         let mut found = ArrayBuf::new();
         let mut inner = Run::new(run.view, self.collection.as_deref(), run.interrupt, self.slots);
         while let Some(row) = self.root.next(&mut inner)? {
@@ -141,8 +148,7 @@ impl InnerRows {
                 return Ok(None);
             }
         }
-        run.examined.keys += inner.examined.keys;
-        run.examined.documents += inner.examined.documents;
+        run.take_examined(&mut inner);
         Ok(Some(found))
     }
 }

@@ -7,16 +7,18 @@
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_lang::document::with_value;
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Code, Collation, Context, Expression, Filter, Input};
+use arbor_lang::{Code, Collation, Context, Expression, Filter, Input, field_path};
 use arbor_store::{Collection, Namespace};
 use arbor_txn::View;
 
+use super::elsewhere::{ElsewhereCollection, one_of};
 use super::hash_join::HashJoin;
 use super::inner::{InnerRows, check_depth, documents_first};
 use super::pipeline::Pipeline;
-use super::step::Surroundings;
+use super::step::{Surroundings, only_field};
 use crate::names::Names;
 use crate::operator::Run;
 use crate::plan::{self, Access, IndexShape, Query, Slots};
@@ -27,9 +29,10 @@ use crate::{Error, Result, Settings};
 const BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
 
 #[derive(Clone)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// None: it does not exist.
     foreign: Option<Arc<Collection>>,
+    elsewhere: Option<ElsewhereCollection>,
     /// Stages of the view that `from` is; none for a collection.
     view: ArrayBuf,
     join: Option<Join>,
@@ -46,7 +49,7 @@ pub struct Lookup {
 }
 
 /// Join strategy of a `$lookup`.
-pub enum Strategy {
+pub(crate) enum Strategy {
     /// A pipeline for each row.
     Pipelines,
     Index(Box<IndexShape>),
@@ -66,7 +69,7 @@ struct Inner {
 }
 
 impl Lookup {
-    pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Lookup> {
+    pub(crate) fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Lookup> {
         let ValueRef::Document(spec) = spec else {
             return Err(failed(format!(
                 "the $lookup stage specification must be an object, but found {}",
@@ -74,28 +77,42 @@ impl Lookup {
             )));
         };
         check_depth(around)?;
+        check_once(spec)?;
         let mut text = Fields::default();
         let (mut pipeline, mut variables) = (None, Vec::new());
         for (name, value) in spec {
             match (name, value) {
                 ("pipeline", ValueRef::Array(stages)) => pipeline = Some(stages.to_buf()),
-                ("pipeline", _) => return Err(failed("'pipeline' option must be specified as an array")),
+                ("pipeline", other) => return Err(wrong_type(name, other, "array")),
                 ("let", ValueRef::Document(doc)) => variables = parse_variables(doc, around.context)?,
-                ("let", other) => {
-                    return Err(failed(format!("$lookup argument 'let: {other}' must be an object")));
-                }
-                (name, ValueRef::String(value)) => text.set(name, value)?,
+                ("let", ValueRef::Null | ValueRef::Undefined) => {}
+                ("let", other) => return Err(wrong_type(name, other, "object")),
+                // what is missing is named before what is unknown
+                (name, _) if !FIELDS.contains(&name) => {}
+                (name, ValueRef::String(value)) => text.set(name, value),
                 (name, value) => {
                     let message = format!("$lookup argument '{name}' must be a string, found {name}: {value}");
                     return Err(failed(message));
                 }
             }
         }
-        text.into_lookup(pipeline, variables, around)
+        if let Some(pipeline) = &pipeline {
+            let inside = around.inside("$lookup");
+            for (name, _) in pipeline.as_array().iter().filter_map(only_field) {
+                inside.check_forbidden(name)?;
+            }
+        } else if spec.get("let").is_some_and(|own| matches!(own, ValueRef::Document(_))) {
+            return Err(failed("$lookup with 'let' needs a 'pipeline'"));
+        }
+        let lookup = text.into_lookup(pipeline, variables, around)?;
+        match spec.iter().find(|(name, _)| !FIELDS.contains(name)) {
+            Some((name, _)) => Err(unknown(name)),
+            None => Ok(lookup),
+        }
     }
 
     /// Chooses the join strategy for the rows to come.
-    pub fn strategy(&self, view: &dyn View) -> Result<Strategy> {
+    pub(crate) fn strategy(&self, view: &dyn View) -> Result<Strategy> {
         let (Some(join), Some(foreign), None, true) = (&self.join, &self.foreign, &self.inner, self.view.is_empty())
         else {
             return Ok(Strategy::Pipelines);
@@ -110,14 +127,15 @@ impl Lookup {
     }
 
     /// None: the other collection does not fit into memory.
-    pub fn hash_join(&self, settings: &Settings, run: &mut Run<'_>) -> Result<Option<HashJoin>> {
+    pub(crate) fn hash_join(&self, settings: &Settings, run: &mut Run<'_>) -> Result<Option<HashJoin>> {
         let Some(join) = &self.join else { return Ok(None) };
-        let whole = self.pipeline(Filter::everything(&self.context.collation), &self.context, &ArrayBuf::new())?;
+        let whole =
+            self.pipeline((Filter::everything(&self.context.collation), None), &self.context, &ArrayBuf::new())?;
         let rows = InnerRows::open(whole, self.foreign.clone(), run.view, settings)?;
         HashJoin::build(rows, &join.foreign, &self.context.collation, settings.group_memory().allowance(), run)
     }
 
-    pub fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {
+    pub(crate) fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {
         let Some(join) = &self.join else { return Ok(ArrayBuf::new()) };
         let values = join.values(input.doc, &self.context.collation);
         let found = table.find(&join.filter_of(values.clone(), &self.context.collation), &values, self.bytes_max)?;
@@ -125,7 +143,7 @@ impl Lookup {
     }
 
     /// By this index, if it has all that may match.
-    pub fn find_by_index(
+    pub(crate) fn find_by_index(
         &self,
         input: Input<'_>,
         shape: &IndexShape,
@@ -145,34 +163,38 @@ impl Lookup {
     }
 
     /// The documents that belong to `doc`.
-    pub fn find(&self, input: Input<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
+    pub(crate) fn find(&self, input: Input<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
         let pipeline = self.pipeline_for(input)?;
         let rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
         rows.all(run, self.bytes_max)?.ok_or_else(|| self.too_large())
     }
 
     /// Makes each found document a document of its own; together they may take `bytes_max`.
-    pub fn unwinds(self, bytes_max: usize) -> Lookup {
+    pub(crate) fn unwinds(self, bytes_max: usize) -> Lookup {
         Lookup { bytes_max: bytes_max.max(BYTES_MAX), ..self }
     }
 
     /// The document with what was found for it.
-    pub fn add_to(&self, doc: &DocBuf, found: &ArrayBuf) -> Result<DocBuf> {
-        with_field(doc, &self.into, found, &self.context)
+    pub(crate) fn add_to(&self, doc: &DocBuf, found: &ArrayBuf) -> Result<DocBuf> {
+        with_field(doc, &self.into, found)
     }
 
     fn pipeline_for(&self, input: Input<'_>) -> Result<Pipeline> {
         let collation = &self.context.collation;
         let filter = match &self.join {
-            Some(join) => join.filter_of(join.values(input.doc, collation), collation),
-            None => Filter::everything(collation),
+            Some(join) => {
+                let values = join.values(input.doc, collation);
+                let sent = self.elsewhere.as_ref().map(|_| one_of(join.foreign.as_str(), &values));
+                (join.filter_of(values, collation), sent)
+            }
+            None => (Filter::everything(collation), None),
         };
         let mut context = self.context.clone();
         let no_stages = ArrayBuf::new();
         let stages = match &self.inner {
             Some(inner) => {
                 for (name, expression) in &inner.variables {
-                    context.variables.set(name, expression.eval(input)?.unwrap_or(Value::Undefined));
+                    context.variables.set_or_missing(name, expression.eval(input)?);
                 }
                 &inner.pipeline
             }
@@ -181,7 +203,7 @@ impl Lookup {
         self.pipeline(filter, &context, stages)
     }
 
-    fn pipeline(&self, filter: Filter, context: &Context, stages: &ArrayBuf) -> Result<Pipeline> {
+    fn pipeline(&self, filter: (Filter, Option<DocBuf>), context: &Context, stages: &ArrayBuf) -> Result<Pipeline> {
         let around = Surroundings {
             names: &self.names,
             db: &self.db,
@@ -189,12 +211,19 @@ impl Lookup {
             depth: self.depth,
             stages: self.stages,
             inside: None,
+            within_facet: false,
+            collectionless: false,
         };
-        Pipeline::parse_inner(self.view.as_array(), filter, stages.as_array(), &around.inside("$lookup"))
+        let (around, view, stages) = (&around.inside("$lookup"), self.view.as_array(), stages.as_array());
+        match &self.elsewhere {
+            Some(elsewhere) => Pipeline::parse_elsewhere(elsewhere, view, filter, stages, around),
+            None => Pipeline::parse_inner(view, filter.0, stages, around),
+        }
     }
 
     fn too_large(&self) -> Error {
-        let from = self.foreign.as_ref().map_or("", |collection| collection.namespace.collection());
+        let own = self.foreign.as_ref().map(|collection| collection.namespace.collection());
+        let from = own.or(self.elsewhere.as_ref().map(|other| other.namespace.collection())).unwrap_or("");
         let bytes_max = self.bytes_max;
         let message =
             format!("Total size of documents in {from} matching pipeline's $lookup stage exceeds {bytes_max} bytes");
@@ -205,8 +234,9 @@ impl Lookup {
 impl Join {
     /// A missing local field belongs to foreign ones that are missing or null.
     fn values(&self, doc: Doc<'_>, collation: &Collation) -> Vec<Value> {
-        let mut values: Vec<Value> = Vec::new();
+        let (mut values, mut visited): (Vec<Value>, bool) = (Vec::new(), false);
         self.local.visit(doc, Leaf::Whole, &mut |visit| {
+            visited = true;
             match visit.value {
                 Some(ValueRef::Array(array)) => values.extend(array.iter().map(ValueRef::to_value)),
                 Some(value) => values.push(value.to_value()),
@@ -214,6 +244,9 @@ impl Join {
             }
             false
         });
+        if !visited {
+            values.push(Value::Null);
+        }
         let mut keyed: Vec<(Vec<u8>, Value)> =
             values.into_iter().map(|value| (collation.key_of(value.as_ref()).bytes, value)).collect();
         keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -236,15 +269,13 @@ struct Fields<'f> {
 }
 
 impl<'f> Fields<'f> {
-    fn set(&mut self, name: &str, value: &'f str) -> Result<()> {
+    fn set(&mut self, name: &str, value: &'f str) {
         match name {
             "from" => self.from = Some(value),
             "localField" => self.local = Some(value),
             "foreignField" => self.foreign = Some(value),
-            "as" => self.into = Some(value),
-            _ => return Err(failed(format!("unknown argument to $lookup: {name}"))),
+            _ => self.into = Some(value),
         }
-        Ok(())
     }
 
     fn into_lookup(
@@ -254,15 +285,16 @@ impl<'f> Fields<'f> {
         around: &Surroundings<'_>,
     ) -> Result<Lookup> {
         let into = self.into.ok_or_else(|| failed("must specify 'as' field for a $lookup"))?;
+        field_path::parse(into)?;
         let brings_documents = pipeline.as_ref().is_some_and(|pipeline| documents_first(pipeline.as_array()));
         let foreign = match self.from {
             Some(from) => Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?,
-            None if brings_documents => Foreign { collection: None, stages: ArrayBuf::new() },
+            None if brings_documents => Foreign::none(),
             None => return Err(failed("must specify 'from' field for a $lookup")),
         };
         let join = match (self.local, self.foreign) {
             (Some(local), Some(foreign)) => {
-                Some(Join { local: Path::of_input(local)?, foreign: Path::of_input(foreign)? })
+                Some(Join { local: field_path::parse(local)?, foreign: field_path::parse(foreign)? })
             }
             (None, None) if pipeline.is_some() => None,
             _ => {
@@ -274,6 +306,7 @@ impl<'f> Fields<'f> {
         let inner = pipeline.map(|pipeline| Inner { pipeline, variables });
         let lookup = Lookup {
             foreign: foreign.collection,
+            elsewhere: foreign.elsewhere,
             view: foreign.stages,
             join,
             inner,
@@ -289,8 +322,46 @@ impl<'f> Fields<'f> {
     }
 }
 
+const FIELDS: &[&str] = &["as", "foreignField", "from", "let", "localField", "pipeline"];
+
+/// Refuses a field that is given twice.
+fn check_once(spec: Doc<'_>) -> Result<()> {
+    for (at, (name, _)) in spec.iter().enumerate() {
+        if spec.iter().take(at).any(|(earlier, _)| earlier == name) {
+            let message = format!("BSON field '$lookup.{name}' is a duplicate field");
+            return Err(Error::Lang(arbor_lang::Error::location(40413, message)));
+        }
+    }
+    Ok(())
+}
+
 fn parse_variables(doc: Doc<'_>, context: &Context) -> Result<Vec<(String, Expression)>> {
-    doc.iter().map(|(name, value)| Ok((name.to_owned(), Expression::parse(value, context)?))).collect()
+    let variable = |(name, value): (&str, _)| {
+        check_variable(name)?;
+        Ok((name.to_owned(), Expression::parse(value, context)?))
+    };
+    doc.iter().map(variable).collect()
+}
+
+/// Refuses what users cannot call a variable.
+fn check_variable(name: &str) -> Result<()> {
+    let mut letters = name.chars();
+    let begins = letters.next().is_some_and(|first| first.is_ascii_lowercase() || !first.is_ascii());
+    if begins && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || !letter.is_ascii()) {
+        return Ok(());
+    }
+    Err(failed(format!("'{name}' starts with or has a character that is invalid for a user variable name")))
+}
+
+fn unknown(name: &str) -> Error {
+    let message = format!("BSON field '$lookup.{name}' is an unknown field.");
+    Error::Lang(arbor_lang::Error::location(40415, message))
+}
+
+fn wrong_type(name: &str, found: ValueRef<'_>, expected: &str) -> Error {
+    let found = arbor_lang::text::type_name(Some(found));
+    let message = format!("BSON field '$lookup.{name}' is the wrong type '{found}', expected type '{expected}'");
+    Error::new(Code::TYPE_MISMATCH, message)
 }
 
 fn failed(message: impl Into<String>) -> Error {
@@ -298,15 +369,10 @@ fn failed(message: impl Into<String>) -> Error {
 }
 
 /// The document with the array in a field: in its place if there is one, else last.
-fn with_field(doc: &DocBuf, name: &str, array: &ArrayBuf, context: &Context) -> Result<DocBuf> {
+fn with_field(doc: &DocBuf, name: &str, array: &ArrayBuf) -> Result<DocBuf> {
     if name.contains('.') {
-        let field = DocBuf::new().with(name, &DocBuf::new().with("$literal", array));
-        let stages: ArrayBuf = [&DocBuf::new().with("$addFields", &field)].into_iter().collect();
-        let parsed = arbor_lang::Stage::parse_pipeline(stages.as_array(), context)?;
-        let Some(arbor_lang::Stage::Map(map)) = parsed.first() else {
-            return Err(Error::internal("$addFields is no map"));
-        };
-        return Ok(map.apply(doc.as_doc())?);
+        let path = Path::of_input(name)?;
+        return Ok(with_value(doc.as_doc(), path.components(), Some(array.into())));
     }
     let mut out = DocBuf::new();
     let mut placed = false;

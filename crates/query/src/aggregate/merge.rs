@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, Value, ValueRef, compare};
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef, compare};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path, text};
 use arbor_store::{Collection, CollectionGuard, Namespace, UpdateKind};
@@ -18,7 +18,7 @@ use crate::write::{Validated, find_one, is_full, new_object_id, prepare};
 use crate::{Cursor, Error, Interrupt, Result, Scope};
 
 #[derive(Clone)]
-pub struct Merge {
+pub(crate) struct Merge {
     into: Namespace,
     /// Never empty.
     on: Vec<Path>,
@@ -45,7 +45,7 @@ enum NotMatched {
 }
 
 impl Merge {
-    pub fn parse(spec: ValueRef<'_>, db: &str, context: &Context) -> Result<Merge> {
+    pub(crate) fn parse(spec: ValueRef<'_>, db: &str, context: &Context) -> Result<Merge> {
         let mut merge = Merge {
             into: match spec {
                 ValueRef::String(name) => Namespace::new(db, name)?,
@@ -74,6 +74,8 @@ impl Merge {
         for (name, value) in spec {
             match (name, value) {
                 ("into", _) => {}
+                // as if it were not there
+                ("let" | "whenNotMatched", ValueRef::Null) => {}
                 ("on", value) => self.on = on_fields(value)?,
                 ("let", ValueRef::Document(doc)) => variables = Some(doc),
                 ("let", other) => return Err(wrong_type("let", other, "object")),
@@ -94,6 +96,11 @@ impl Merge {
             (Matched::Pipeline(_), Some(variables)) => {
                 for (name, value) in variables {
                     arbor_lang::expression::variable::check_user_name(name)?;
+                    if name == "new" && !matches!(value, ValueRef::String("$$ROOT")) {
+                        let message =
+                            "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'";
+                        return Err(location(51273, message.to_owned()));
+                    }
                     self.variables.push((name.to_owned(), Expression::parse(value, &self.context)?));
                 }
             }
@@ -128,25 +135,38 @@ impl Merge {
             return Err(location(31319, format!("Cannot $merge to special collection: {}", self.into.collection())));
         }
         if let Matched::Pipeline(stages) = &self.matched {
-            self.update(stages.as_array(), Doc::empty())?;
+            let mut context = self.context.clone();
+            for (name, expression) in &self.variables {
+                context.variables.set_or_missing(name, expression.eval(Doc::empty())?);
+            }
+            Update::parse(ValueRef::Array(stages.as_array()), &[], &context)?;
         }
         Ok(())
     }
 
-    pub fn write(&self, scope: &Scope<'_>, mut cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
+    pub(crate) fn write(
+        &self,
+        scope: &Scope<'_>,
+        mut cursor: Cursor,
+        bypass: bool,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         scope.store.refuse_view(&self.into)?;
         self.check_unique(scope)?;
         while let Some(documents) = next_documents(scope, &mut cursor, interrupt)? {
             let Some(held) = self.hold(scope)? else { continue };
             let collection = Validated::new(scope, &held, bypass)?;
-            let mut rest = documents.as_slice();
+            let (mut rest, mut first) = (documents.as_slice(), None);
             while !rest.is_empty() {
                 let write = |txn: &mut Transaction| self.write_group(scope, &collection, txn, rest, interrupt);
                 let (done, failed) = scope.write(write)?;
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                rest = rest.get(done..).unwrap_or_default();
+                // the others of the batch are written nonetheless
+                let skipped = usize::from(failed.is_some());
+                first = first.or(failed);
+                rest = rest.get(done + skipped..).unwrap_or_default();
+            }
+            if let Some(error) = first {
+                return Err(error);
             }
         }
         Ok(())
@@ -210,7 +230,7 @@ impl Merge {
         }
     }
 
-    fn update_kind(&self) -> UpdateKind {
+    fn update_kind(&self) -> UpdateKind<'static> {
         if matches!(self.matched, Matched::Replace) { UpdateKind::Replacement } else { UpdateKind::Update }
     }
 
@@ -271,7 +291,10 @@ impl Merge {
     fn update(&self, stages: Array<'_>, new: Doc<'_>) -> Result<Update> {
         let mut context = self.context.clone();
         for (name, expression) in &self.variables {
-            context.variables.set(name, expression.eval(new)?.unwrap_or(Value::Undefined));
+            // one without a value is not defined
+            if let Some(value) = expression.eval(new)? {
+                context.variables.set(name, value);
+            }
         }
         Ok(Update::parse(ValueRef::Array(stages), &[], &context)?)
     }
@@ -349,8 +372,8 @@ fn target(spec: Doc<'_>, db: &str) -> Result<Namespace> {
         Some(ValueRef::Document(into)) => {
             let part = |name: &str| match into.get(name) {
                 Some(ValueRef::String(text)) => Ok(Some(text)),
+                None | Some(ValueRef::Null) => Ok(None),
                 Some(other) => Err(wrong_type(&format!("into.{name}"), other, "string")),
-                None => Ok(None),
             };
             if let Some((name, _)) = into.iter().find(|(name, _)| !matches!(*name, "db" | "coll")) {
                 return Err(location(40415, format!("BSON field 'into.{name}' is an unknown field.")));
@@ -359,7 +382,11 @@ fn target(spec: Doc<'_>, db: &str) -> Result<Namespace> {
                 let message = "$merge 'into' field must specify a 'coll' that is not empty, null or undefined";
                 return Err(location(51178, message));
             };
-            Ok(Namespace::new(part("db")?.unwrap_or(db), coll)?)
+            if coll.is_empty() {
+                let message = "$merge 'into' field must specify a 'coll' that is not empty, null or undefined";
+                return Err(location(5786800, message.to_owned()));
+            }
+            Ok(Namespace::new(part("db")?.filter(|db| !db.is_empty()).unwrap_or(db), coll)?)
         }
         Some(other) => {
             let found = text::type_name(Some(other));

@@ -11,10 +11,12 @@
 //! | `scores.rs` | where `$text` and its score are allowed |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
+//! | `elsewhere.rs` | collections of other servers |
 //! | `hash_join.rs` | `$lookup` without an index |
 //! | `graph_lookup.rs` | `$graphLookup`: queries step by step |
 //! | `sink.rs`, `out.rs`, `merge.rs` | the stages that write |
 
+mod elsewhere;
 mod facet;
 mod graph_lookup;
 mod hash_join;
@@ -30,24 +32,29 @@ mod sink;
 mod step;
 mod union_with;
 
+use std::sync::Arc;
+
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_lang::Code;
 
-use crate::operator::{Documents, Eof, Operator};
+use crate::operator::{Documents, Eof, Operator, Remote, Rows};
 use crate::plan::{self, Decider, Slots};
 use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope, oplog, stream};
 
-pub use facet::Facet;
-pub use graph_lookup::GraphLookup;
-pub use hash_join::HashJoin;
-pub use inner::{Inner, InnerRows};
-pub use lookup::{Lookup, Strategy};
-pub use out::drop_unfinished;
-pub use pipeline::Pipeline;
+pub use elsewhere::Elsewhere;
+pub(crate) use elsewhere::ElsewhereCollection;
+pub(crate) use facet::Facet;
+pub(crate) use graph_lookup::GraphLookup;
+pub(crate) use hash_join::HashJoin;
+pub(crate) use inner::{Inner, InnerRows};
+pub(crate) use lookup::{Lookup, Strategy};
+pub use out::clone_as_capped;
+pub(crate) use out::drop_unfinished;
+pub(crate) use pipeline::Pipeline;
 use sink::Sink;
-pub use step::{Step, Surroundings, only_field};
+pub(crate) use step::{Step, Surroundings, only_field};
 
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
@@ -62,6 +69,10 @@ pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interr
             let views = scope.store.list_views(spec.namespace.db());
             return aggregate_documents(scope, spec, views.iter().map(|view| view.document()).collect(), interrupt);
         }
+        Source::Server => {
+            let documents = scope.documents_of_server(&spec.namespace)?;
+            return aggregate_documents(scope, spec, documents, interrupt);
+        }
         _ => {}
     }
     if let Some(view) = source.as_view(&scope.store, &spec.namespace)? {
@@ -74,14 +85,14 @@ pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interr
     let pipeline = Pipeline::parse(scope, spec)?;
     let sink = pipeline.sink.clone();
     let plan = start(scope, spec, pipeline, false, interrupt)?;
-    written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+    written(scope, spec, sink, Cursor::over_rows(spec.namespace.clone(), plan), interrupt)
 }
 
 /// The operators of a whole pipeline, without what writes its documents. `explained`: the plan cache stays as it is.
-pub fn start(
+pub(crate) fn start(
     scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
-    pipeline: Pipeline,
+    mut pipeline: Pipeline,
     explained: bool,
     interrupt: &Interrupt,
 ) -> Result<RunningPlan> {
@@ -105,6 +116,7 @@ pub fn start(
             (None, scope.view()?, Box::new(Eof::default()))
         }
         Some((collection, view)) => {
+            pipeline.query = scope.constrained(&collection, &pipeline.query).into_owned();
             let decider = Decider::new(scope, &view, &collection, interrupt);
             let decision = pipeline.decide(&if explained { decider.without_cache() } else { decider }, &mut slots)?;
             if !explained {
@@ -132,11 +144,31 @@ pub fn aggregate_documents(
     let settings = scope.settings.with_disk_use(spec.allow_disk_use);
     let root = pipeline.above(Box::new(Documents::new(documents)), &settings);
     let plan = RunningPlan::new(scope.view()?, None, root, 0).releasable(scope);
-    written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+    written(scope, spec, sink, Cursor::over_rows(spec.namespace.clone(), plan), interrupt)
+}
+
+/// A pipeline over rows of other servers. `spec.pipeline` holds the stages that they have not gone through; it must not write. The collections
+/// that stages name are on other servers too: `elsewhere`.
+pub fn aggregate_rows(
+    scope: &Scope<'_>,
+    spec: &AggregateSpec<'_>,
+    rows: Box<dyn Rows>,
+    elsewhere: Option<Arc<dyn Elsewhere>>,
+    interrupt: &Interrupt,
+) -> Result<Cursor> {
+    interrupt.check()?;
+    let pipeline = Pipeline::parse_named(scope, spec, scope.names().reading(elsewhere))?;
+    if pipeline.sink.is_some() {
+        return Err(Error::internal("rows of other servers are not written here"));
+    }
+    let settings = scope.settings.with_disk_use(spec.allow_disk_use);
+    let root = pipeline.above(Box::new(Remote::new(rows)), &settings);
+    let plan = RunningPlan::new(scope.view()?, None, root, 0).releasable(scope);
+    Ok(Cursor::over_rows(spec.namespace.clone(), plan))
 }
 
 /// Writes the documents where the pipeline says so; then there are none to return.
-pub fn written(
+pub(crate) fn written(
     scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
     sink: Option<Sink>,
@@ -144,7 +176,8 @@ pub fn written(
     interrupt: &Interrupt,
 ) -> Result<Cursor> {
     let Some(sink) = sink else { return Ok(cursor) };
-    sink.write(scope, cursor, spec.bypass_validation, interrupt)?;
+    let scope = scope.to_write();
+    sink.write(&scope, cursor, spec.bypass_validation, interrupt)?;
     scope.make_durable(spec.durability)?;
     Ok(Cursor::over_documents(spec.namespace.clone(), []))
 }

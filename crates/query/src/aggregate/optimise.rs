@@ -11,7 +11,7 @@ use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 use super::step::only_field;
 
 /// Requires a pipeline that parses. None: it stays as it is.
-pub fn optimise(stages: Array<'_>) -> Option<ArrayBuf> {
+pub(super) fn optimise(stages: Array<'_>) -> Option<ArrayBuf> {
     let mut all: Vec<DocBuf> = Vec::new();
     for stage in stages.iter() {
         let ValueRef::Document(stage) = stage else { return None };

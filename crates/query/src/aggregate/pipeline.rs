@@ -2,25 +2,44 @@
 
 use std::collections::VecDeque;
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::stage::{GeoNear, Map, Unwind};
 use arbor_lang::{Context, Filter, Stage};
 
+use super::elsewhere::{ElsewhereCollection, ElsewhereSource};
 use super::optimise::optimise;
 use super::pushdown::{both, push_down};
 use super::scores::{check_place, check_scores};
 use super::sink::Sink;
 use super::step::{Step, Surroundings, only_field};
+use crate::names::Names;
 use crate::operator::{
     FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
     Sort, UnionRows, UnpackRows, UnwindRows,
 };
 use crate::plan::{self, ChosenIndex, Decider, Decision, Query, Slots};
+use crate::query_shape::stage as stage_shape;
 use crate::read::counting_operator;
 use crate::{AggregateSpec, Result, Scope, Settings};
 
+/// Stages that are part of a query's shape in the plan cache.
+const PLANNED: &[&str] = &[
+    "$bucket",
+    "$bucketAuto",
+    "$count",
+    "$densify",
+    "$group",
+    "$lookup",
+    "$project",
+    "$replaceRoot",
+    "$replaceWith",
+    "$setWindowFields",
+    "$sort",
+    "$sortByCount",
+];
+
 #[derive(Clone)]
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     pub query: Query,
     /// The stages as they run, without one that writes; of a pipeline inside another one, none.
     pub stages: ArrayBuf,
@@ -28,13 +47,15 @@ pub struct Pipeline {
     pub pushed: usize,
     /// Documents of a leading `$documents`, in the place of the query.
     pub documents: Option<Vec<DocBuf>>,
+    /// Documents of other servers, in the place of the query.
+    pub elsewhere: Option<ElsewhereSource>,
     /// Stage that writes the resulting documents.
     pub sink: Option<Sink>,
     steps: VecDeque<Step>,
 }
 
 impl Pipeline {
-    pub fn parse(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+    pub(crate) fn parse(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
         let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let names = scope.names();
         let around = Surroundings::outermost(&names, spec, &context);
@@ -47,9 +68,20 @@ impl Pipeline {
             pipeline.stages = stages;
         }
         pipeline.sink = sink;
+        pipeline.query.above = pipeline.planned_above();
         let hint = Query::parse(Doc::empty(), spec.hint, &context)?.hint;
         pipeline.query.hint = hint.map(|hint| pipeline.over_buckets(hint));
         Ok(pipeline)
+    }
+
+    /// Returns the shapes of the stages that MongoDB plans together with the query below them.
+    fn planned_above(&self) -> String {
+        let stages = self.stages.as_array().iter().skip(self.pushed).filter_map(|stage| match stage {
+            ValueRef::Document(stage) => Some(stage),
+            _ => None,
+        });
+        let planned = stages.take_while(|stage| stage.first().is_some_and(|(name, _)| PLANNED.contains(&name)));
+        planned.map(|planned| stage_shape(planned).as_doc().to_string()).collect()
     }
 
     /// An index on measurements is one of the buckets that they come from.
@@ -63,16 +95,20 @@ impl Pipeline {
     }
 
     /// Over documents that are there already: every stage is an operator.
-    pub fn parse_whole(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+    pub(crate) fn parse_whole(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+        Pipeline::parse_named(scope, spec, scope.names())
+    }
+
+    /// Like `parse_whole`, with other collections found by `names`.
+    pub(crate) fn parse_named(scope: &Scope<'_>, spec: &AggregateSpec<'_>, names: Names) -> Result<Pipeline> {
         let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-        let names = scope.names();
         let around = Surroundings::outermost(&names, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
     }
 
     /// Like `parse`, but for a pipeline inside another one.
-    pub fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
+    pub(crate) fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
         let pipeline = Pipeline::of_steps(Step::parse_all(stages, around)?, around);
         check_place(&pipeline.steps, false)?;
         Ok(pipeline)
@@ -81,12 +117,12 @@ impl Pipeline {
     fn of_steps(steps: Vec<Step>, around: &Surroundings<'_>) -> Pipeline {
         let steps = steps.into();
         let query = Query::new(Filter::everything(&around.context.collation));
-        Pipeline { query, stages: ArrayBuf::new(), pushed: 0, documents: None, sink: None, steps }
+        Pipeline { query, stages: ArrayBuf::new(), pushed: 0, documents: None, elsewhere: None, sink: None, steps }
     }
 
     /// A pipeline inside another one, whose documents pass `filter` first; before that, the stages of a view if it is
     /// one that is read.
-    pub fn parse_inner(
+    pub(crate) fn parse_inner(
         view: Array<'_>,
         filter: Filter,
         stages: Array<'_>,
@@ -108,8 +144,34 @@ impl Pipeline {
         Ok(pipeline)
     }
 
+    /// Like `parse_inner` over a collection of other servers. The filter comes with its text for them, as far as it has one.
+    pub(crate) fn parse_elsewhere(
+        collection: &ElsewhereCollection,
+        view: Array<'_>,
+        (filter, sent): (Filter, Option<DocBuf>),
+        stages: Array<'_>,
+        around: &Surroundings<'_>,
+    ) -> Result<Pipeline> {
+        if let Some(("$documents", _)) = stages.get(0).and_then(only_field) {
+            return Pipeline::parse_inner(view, filter, stages, around);
+        }
+        // E1: before the stages of a view, only those can be sent
+        let source = match view.is_empty() {
+            true => collection.source(sent, stages, around),
+            false => collection.source(None, view, around),
+        };
+        let mut steps = Step::parse_all(view, around)?;
+        if !filter.matches_everything() {
+            steps.push(Step::Pure(Stage::Match(filter)));
+        }
+        steps.extend(Step::parse_all(stages, &around.above(view.len())?)?);
+        let pipeline = Pipeline::of_steps(steps, around);
+        check_place(&pipeline.steps, false)?;
+        Ok(Pipeline { elsewhere: Some(source), ..pipeline })
+    }
+
     /// Adds a `$match` after all stages.
-    pub fn filtered(mut self, filter: Filter) -> Pipeline {
+    pub(crate) fn filtered(mut self, filter: Filter) -> Pipeline {
         if !filter.matches_everything() {
             self.steps.push_back(Step::Pure(Stage::Match(filter)));
             push_down(&mut self.steps, &mut self.query);
@@ -147,12 +209,12 @@ impl Pipeline {
     }
 
     /// The query does all of it.
-    pub fn is_query(&self) -> bool {
+    pub(crate) fn is_query(&self) -> bool {
         self.steps.is_empty() && self.documents.is_none() && self.sink.is_none()
     }
 
     /// The rows of the query. When the first stage above only counts documents, they are not read.
-    pub fn source(&self, settings: &Settings, mut decision: Decision, slots: &mut Slots) -> Box<dyn Operator> {
+    pub(crate) fn source(&self, settings: &Settings, mut decision: Decision, slots: &mut Slots) -> Box<dyn Operator> {
         match self.only_counts() {
             true => counting_operator(settings, &decision.winner, &self.query, slots),
             false if decision.winner.covered.is_some() => {
@@ -164,7 +226,7 @@ impl Pipeline {
 
     /// The query, asked only for the fields that the first stage above it reads: an index may hold them all. What is not
     /// covered is not projected, which would cost more than it saves.
-    pub fn query_of_fields(&self) -> Query {
+    pub(crate) fn query_of_fields(&self) -> Query {
         let mut query = self.query.clone();
         let Some(Step::Pure(Stage::Group(group))) = self.steps.front() else { return query };
         let Some(fields) = group.fields_read().filter(|fields| !fields.is_empty()) else { return query };
@@ -178,7 +240,7 @@ impl Pipeline {
     }
 
     /// Chooses the plan of the query.
-    pub fn decide(&self, decider: &Decider<'_>, slots: &mut Slots) -> Result<Decision> {
+    pub(crate) fn decide(&self, decider: &Decider<'_>, slots: &mut Slots) -> Result<Decision> {
         match self.only_counts() {
             true => Ok(Decision::untried(plan::plan(decider.view, decider.collection, &self.query)?)),
             false => decider.decide(&self.query_of_fields(), slots),
@@ -190,12 +252,12 @@ impl Pipeline {
     }
 
     /// Stages above the query.
-    pub fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.steps.len()
     }
 
     /// The remaining stages as operators above the query's rows.
-    pub fn above(mut self, source: Box<dyn Operator>, settings: &Settings) -> Box<dyn Operator> {
+    pub(crate) fn above(mut self, source: Box<dyn Operator>, settings: &Settings) -> Box<dyn Operator> {
         let mut root = source;
         while let Some(step) = self.steps.pop_front() {
             root = match step {

@@ -9,7 +9,7 @@ use super::step::Step;
 use crate::plan::{Query, conjuncts};
 
 /// Moves stages from the front of `steps` into the query; returns how many.
-pub fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
+pub(super) fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
     let mut taken = 0;
     while let Some(Step::Pure(stage)) = steps.front() {
         if !take(stage, query) {
@@ -62,7 +62,7 @@ fn take(stage: &Stage, query: &mut Query) -> bool {
 }
 
 /// Both filters of one statement, the first one first.
-pub fn both(a: &Filter, b: &Filter) -> Filter {
+pub(super) fn both(a: &Filter, b: &Filter) -> Filter {
     let nodes: Vec<Node> = conjuncts(a.root()).iter().chain(conjuncts(b.root())).cloned().collect();
     Filter::from_root(Node::And(nodes), a.collation())
 }

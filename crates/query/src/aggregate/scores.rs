@@ -12,7 +12,7 @@ use crate::{Error, Result};
 const FORGETFUL: &[&str] = &["$bucket", "$bucketAuto", "$count", "$facet", "$group", "$sortByCount"];
 
 /// Refuses `$text` in any stage, or in any but the first.
-pub fn check_place<'s>(steps: impl IntoIterator<Item = &'s Step>, first_too: bool) -> Result<()> {
+pub(super) fn check_place<'s>(steps: impl IntoIterator<Item = &'s Step>, first_too: bool) -> Result<()> {
     let is_search = |step: &&Step| matches!(step, Step::Pure(Stage::Match(filter)) if filter.text().is_some());
     match steps.into_iter().skip(usize::from(first_too)).find(is_search) {
         Some(_) => {
@@ -24,7 +24,7 @@ pub fn check_place<'s>(steps: impl IntoIterator<Item = &'s Step>, first_too: boo
 }
 
 /// Returns true if a stage reads the score. Errors: there is none where it does.
-pub fn check_scores(stages: Array<'_>, mut searched: bool) -> Result<bool> {
+pub(super) fn check_scores(stages: Array<'_>, mut searched: bool) -> Result<bool> {
     let mut asked = false;
     for (name, spec) in stages.iter().filter_map(only_field) {
         if asks(name, spec) {

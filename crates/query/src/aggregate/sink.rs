@@ -10,14 +10,14 @@ use crate::cursor::BatchLimit;
 use crate::{Cursor, Interrupt, Result, Scope};
 
 #[derive(Clone)]
-pub enum Sink {
+pub(crate) enum Sink {
     Out(Out),
     Merge(Box<Merge>),
 }
 
 impl Sink {
     /// The stages before it, and the sink if there is one.
-    pub fn split(stages: Array<'_>, db: &str, context: &Context) -> Result<(ArrayBuf, Option<Sink>)> {
+    pub(crate) fn split(stages: Array<'_>, db: &str, context: &Context) -> Result<(ArrayBuf, Option<Sink>)> {
         let mut all: Vec<ValueRef<'_>> = stages.iter().collect();
         let sink = match all.last().copied().and_then(only_field) {
             Some(("$out", spec)) => Some(Sink::Out(Out::parse(spec, db)?)),
@@ -31,7 +31,7 @@ impl Sink {
     }
 
     /// With `bypass` the validator of the target is not asked.
-    pub fn write(&self, scope: &Scope<'_>, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
+    pub(crate) fn write(&self, scope: &Scope<'_>, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
         let name = match self {
             Sink::Out(_) => "$out",
             Sink::Merge(_) => "$merge",
@@ -45,7 +45,11 @@ impl Sink {
 }
 
 /// The next documents that one transaction takes. None at the end.
-pub fn next_documents(scope: &Scope<'_>, cursor: &mut Cursor, interrupt: &Interrupt) -> Result<Option<Vec<DocBuf>>> {
+pub(super) fn next_documents(
+    scope: &Scope<'_>,
+    cursor: &mut Cursor,
+    interrupt: &Interrupt,
+) -> Result<Option<Vec<DocBuf>>> {
     let settings = &scope.settings;
     let limit = BatchLimit { docs: settings.write_docs_max, bytes: settings.write_bytes_max };
     loop {

@@ -2,7 +2,7 @@
 
 use arbor_bson::{Array, ArrayBuf, ValueRef};
 use arbor_lang::time_series::Unpack;
-use arbor_lang::{Context, Stage};
+use arbor_lang::{Code, Context, Stage};
 
 use super::facet::Facet;
 use super::graph_lookup::GraphLookup;
@@ -13,7 +13,7 @@ use crate::names::Names;
 use crate::{AggregateSpec, Error, Result};
 
 #[derive(Clone)]
-pub enum Step {
+pub(crate) enum Step {
     Pure(Stage),
     Lookup(Box<Lookup>),
     UnionWith(Box<Inner>),
@@ -25,7 +25,7 @@ pub enum Step {
 
 /// Context of a pipeline for its parser.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'s> {
+pub(crate) struct Surroundings<'s> {
     pub names: &'s Names,
     pub db: &'s str,
     pub context: &'s Context,
@@ -35,6 +35,10 @@ pub struct Surroundings<'s> {
     pub stages: usize,
     /// The stage that this pipeline belongs to.
     pub inside: Option<&'static str>,
+    /// It is inside a `$facet`, at any depth.
+    pub within_facet: bool,
+    /// It reads no collection.
+    pub collectionless: bool,
 }
 
 /// Stages of a pipeline, of the view that it reads and of the pipelines around it. COMPAT: MongoDB limits each pipeline
@@ -43,22 +47,46 @@ const STAGES_NESTED_MAX: usize = 1200;
 
 /// Stages that write, or that ask the server for their documents.
 const OUTERMOST_ONLY: &[&str] = &["$changeStream", "$currentOp", "$listLocalSessions", "$merge", "$out"];
+/// Stages about the server or a database, which no collection has.
+const WITHOUT_COLLECTION: &[&str] = &["$listClusterCatalog", "$querySettings"];
 /// Stages that make their own documents.
-const FIRST_ONLY: &[&str] = &["$collStats", "$documents", "$geoNear", "$indexStats", "$planCacheStats"];
+const FIRST_ONLY: &[&str] = &[
+    "$collStats",
+    "$documents",
+    "$geoNear",
+    "$indexStats",
+    "$listClusterCatalog",
+    "$listSampledQueries",
+    "$listSearchIndexes",
+    "$planCacheStats",
+    "$querySettings",
+    "$queryStats",
+    "$search",
+    "$searchMeta",
+    "$vectorSearch",
+];
 
 impl<'s> Surroundings<'s> {
-    pub fn outermost(names: &'s Names, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
-        Surroundings { names, db: spec.namespace.db(), context, depth: 0, stages: 0, inside: None }
+    pub(crate) fn outermost(names: &'s Names, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
+        let (db, collectionless) = (spec.namespace.db(), spec.collectionless);
+        Surroundings { names, db, context, depth: 0, stages: 0, inside: None, within_facet: false, collectionless }
     }
 
     /// For a pipeline inside a stage of this one.
-    pub fn inside(&self, stage: &'static str) -> Surroundings<'s> {
-        Surroundings { depth: self.depth + 1, inside: Some(stage), ..*self }
+    pub(crate) fn inside(&self, stage: &'static str) -> Surroundings<'s> {
+        let facet = stage == "$facet";
+        Surroundings {
+            depth: self.depth + 1,
+            inside: Some(stage),
+            within_facet: self.within_facet || facet,
+            collectionless: self.collectionless && facet,
+            ..*self
+        }
     }
 
     /// Returns the surroundings above `stages` further stages. Errors: too many nested stages, each with a frame on the
     /// stack of the thread.
-    pub fn above(&self, stages: usize) -> Result<Surroundings<'s>> {
+    pub(crate) fn above(&self, stages: usize) -> Result<Surroundings<'s>> {
         let stages = self.stages + stages;
         if stages > STAGES_NESTED_MAX {
             let message = format!("Pipelines within each other must have no more than {STAGES_NESTED_MAX} stages");
@@ -67,18 +95,39 @@ impl<'s> Surroundings<'s> {
         Ok(Surroundings { stages, ..*self })
     }
 
-    fn check_allowed(&self, name: &str) -> Result<()> {
+    /// Errors: a stage that may be nowhere in this pipeline.
+    pub(crate) fn check_forbidden(&self, name: &str) -> Result<()> {
         let outermost_only = OUTERMOST_ONLY.contains(&name);
+        if WITHOUT_COLLECTION.contains(&name) && !self.collectionless {
+            let message = format!("{name} must be run against the database with {{aggregate: 1}}, not a collection");
+            return Err(match name {
+                "$listClusterCatalog" => Error::Lang(arbor_lang::Error::location(9_621_301, message)),
+                _ => Error::new(Code::INVALID_NAMESPACE, message),
+            });
+        }
+        let own_documents = name == "$documents" && self.inside != Some("$facet");
         let (code, message) = match self.inside {
-            Some("$facet") if outermost_only || name == "$facet" || FIRST_ONLY.contains(&name) => {
-                (40600, format!("{name} is not allowed to be used within a $facet stage"))
-            }
             Some("$unionWith") if outermost_only => {
                 (31441, format!("{name} is not allowed within a $unionWith's sub-pipeline"))
             }
             Some("$lookup") if outermost_only => {
                 (51047, format!("{name} is not allowed within a $lookup's sub-pipeline"))
             }
+            _ if self.within_facet
+                && !own_documents
+                && (outermost_only || name == "$facet" || FIRST_ONLY.contains(&name)) =>
+            {
+                (40600, format!("{name} is not allowed to be used within a $facet stage"))
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Lang(arbor_lang::Error::location(code, message)))
+    }
+
+    /// Errors: a stage that may not be here.
+    fn check_allowed(&self, name: &str) -> Result<()> {
+        self.check_forbidden(name)?;
+        let (code, message) = match self.inside {
             None if matches!(name, "$out" | "$merge") => {
                 (40601, format!("{name} can only be the final stage in the pipeline"))
             }
@@ -93,7 +142,7 @@ impl<'s> Surroundings<'s> {
 
 impl Step {
     /// All stages; a `$documents` in front is not one of them (see `Pipeline`).
-    pub fn parse_all(pipeline: Array<'_>, around: &Surroundings<'_>) -> Result<Vec<Step>> {
+    pub(crate) fn parse_all(pipeline: Array<'_>, around: &Surroundings<'_>) -> Result<Vec<Step>> {
         Stage::check_length(pipeline)?;
         let around = &around.above(pipeline.len())?;
         let mut steps = Vec::new();
@@ -130,7 +179,7 @@ impl Step {
 }
 
 /// Name and specification of a stage.
-pub fn only_field(stage: ValueRef<'_>) -> Option<(&str, ValueRef<'_>)> {
+pub(crate) fn only_field(stage: ValueRef<'_>) -> Option<(&str, ValueRef<'_>)> {
     let ValueRef::Document(stage) = stage else { return None };
     let mut fields = stage.iter();
     match (fields.next(), fields.next()) {

@@ -10,7 +10,7 @@ use super::inner::Inner;
 use super::step::Surroundings;
 use crate::{Error, Result};
 
-pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Inner> {
+pub(super) fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Inner> {
     let (mut coll, mut pipeline) = (None, None);
     match spec {
         ValueRef::String(name) => coll = Some(name),

@@ -4,11 +4,11 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 
 use super::{Explainer, Shape};
 use crate::aggregate::{Pipeline, Step, Surroundings, start};
-use crate::operator::Detail;
+use crate::operator::{Detail, Timed};
 use crate::plan::{Decider, Query, Slots};
 use crate::{AggregateSpec, Result, Verbosity};
 
-pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<DocBuf> {
+pub(super) fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<DocBuf> {
     let pipeline = Pipeline::parse(explainer.scope, spec)?;
     if pipeline.is_query() {
         return explainer.whole(&spec.namespace, &pipeline.query, &Shape::Rows);
@@ -38,8 +38,9 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
 
 /// The query below the stages: for some fields only, when an index covers these.
 fn query_below(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Query> {
-    let of_fields = pipeline.query_of_fields();
+    let mut of_fields = pipeline.query_of_fields();
     if let Some((collection, view)) = explainer.scope.snapshot(&spec.namespace)? {
+        of_fields = explainer.scope.constrained(&collection, &of_fields).into_owned();
         let decider = Decider::new(explainer.scope, &view, &collection, explainer.interrupt).without_cache();
         if decider.decide(&of_fields, &mut Slots::default())?.winner.covered.is_some() {
             return Ok(of_fields);
@@ -68,6 +69,7 @@ fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipe
     let steps = pipeline.steps();
     let mut plan = start(explainer.scope, spec, pipeline.clone(), true, explainer.interrupt)?;
     let (mut run, root) = plan.run(explainer.interrupt);
+    let _timed = Timed::begin();
     while root.next(&mut run)?.is_some() {
         explainer.interrupt.check()?;
     }

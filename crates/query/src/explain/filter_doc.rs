@@ -5,11 +5,11 @@ use arbor_lang::Filter;
 use arbor_lang::matcher::type_set::alias;
 use arbor_lang::matcher::{BitKind, Compare, Node, Regex};
 
-pub fn of_filter(filter: &Filter) -> DocBuf {
+pub(crate) fn of_filter(filter: &Filter) -> DocBuf {
     of_node(filter.root())
 }
 
-pub fn of_node(node: &Node) -> DocBuf {
+pub(crate) fn of_node(node: &Node) -> DocBuf {
     match node {
         Node::And(nodes) if nodes.is_empty() => DocBuf::new(),
         Node::And(nodes) => listed("$and", nodes),
@@ -18,6 +18,7 @@ pub fn of_node(node: &Node) -> DocBuf {
         Node::Expr(_) => DocBuf::new().with("$expr", "<expression>"),
         Node::Schema(schema) => DocBuf::new().with("$jsonSchema", schema.source()),
         Node::Text(text) => text.predicate.shown(),
+        Node::Outside(_) => DocBuf::new(),
         Node::SampleRate(rate) => DocBuf::new().with("$sampleRate", *rate),
         Node::AlwaysTrue => DocBuf::new().with("$alwaysTrue", 1i32),
         Node::AlwaysFalse => DocBuf::new().with("$alwaysFalse", 1i32),

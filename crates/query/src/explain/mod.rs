@@ -1,7 +1,7 @@
 //! Explaining plans: how a statement would be or was executed.
 
 mod aggregate;
-pub mod filter_doc;
+pub(crate) mod filter_doc;
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
-use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, int};
+use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, Timed, int};
 use crate::plan::{self, Decider, Decision, IndexAccess, Query, ShapeHash, Slots, Solution};
 use crate::read::{count_rows, counting_operator, query_of};
 use crate::{
@@ -125,6 +125,7 @@ impl Explainer<'_> {
         let Some((collection, view)) = self.scope.snapshot(namespace)? else {
             return Ok(self.missing_collection(namespace, query));
         };
+        let query = &*self.scope.constrained(&collection, query);
         if let Shape::Distinct(key) = shape
             && let Some(access) = plan::distinct_access(&collection, key, query)
         {
@@ -180,7 +181,7 @@ impl Explainer<'_> {
         let mut doc = DocBuf::new().with("queryPlanner", &planned);
         if self.verbosity >= Verbosity::ExecutionStats {
             let mut run = Run::new(view, Some(collection), self.interrupt, slots.count());
-            let (start, mut returned) = (Instant::now(), 0);
+            let (start, _timed, mut returned) = (Instant::now(), Timed::begin(), 0);
             while scan.next(&mut run)?.is_some() {
                 returned += 1;
             }
@@ -218,7 +219,7 @@ impl Explainer<'_> {
             _ => plan::decided(&mut decision, target.query, settings, &mut slots),
         };
         let mut run = Run::new(target.view, Some(target.collection), self.interrupt, slots.count());
-        let start = Instant::now();
+        let (start, _timed) = (Instant::now(), Timed::begin());
         let mut rows = 0;
         match target.shape {
             Shape::Count(spec) => rows = count_rows(root.as_mut(), &mut run, spec)?,
@@ -275,7 +276,7 @@ fn planner_doc(
     if !query.filter.collation().is_simple() {
         doc.append("collation", &query.filter.collation().to_doc());
     }
-    doc.with("indexFilterSet", false)
+    doc.with("indexFilterSet", query.allowed.as_ref().is_some_and(|allowed| allowed.is_filter))
         .with("queryHash", &shape.text())
         .with("planCacheShapeHash", &shape.text())
         .with("planCacheKey", &key.text())

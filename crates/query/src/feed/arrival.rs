@@ -3,6 +3,7 @@
 use arbor_base::Position;
 use arbor_engine::Op;
 use arbor_oplog::{Event, Place, events};
+use arbor_txn::History;
 use arbor_txn::record::Record;
 
 use crate::{Error, Result};
@@ -11,13 +12,16 @@ pub struct Arrival {
     pub position: Position,
     /// Position of the next record.
     pub next: Position,
+    /// Epoch of the record: the term of its entries in the oplog.
+    pub epoch: u64,
     record: Record,
     /// Databases and collections that it is about, each once.
     places: Vec<(String, String)>,
 }
 
 impl Arrival {
-    pub fn new(position: Position, next: Position, record: Record) -> Arrival {
+    /// `history` has just read the record.
+    pub fn new(position: Position, history: &History, record: Record) -> Arrival {
         let mut places = Vec::new();
         let described = record.places.iter().filter(|(tree, _)| record.notes.iter().any(|note| note.tree == *tree));
         for (_, place) in described {
@@ -26,7 +30,7 @@ impl Arrival {
             let (db, collection) = place.namespace.split_once('.').unwrap_or((place.namespace, ""));
             places.push((db.to_owned(), collection.to_owned()));
         }
-        Arrival { position, next, record, places }
+        Arrival { position, next: history.position(), epoch: history.epoch(), record, places }
     }
 
     /// Returns true if it contains events for subscribers.

@@ -17,8 +17,10 @@ pub struct Follow {
     taken: std::vec::IntoIter<Arc<Arrival>>,
     /// Position of the follower once `taken` is used up, and the time there.
     after_taken: (Position, Option<u64>),
-    /// Reads what the feed has forgotten.
+    /// Reads what the feed has forgotten, or not yet read when the follower began.
     history: Option<History>,
+    /// The end of the log when the follower began: its first batch has everything before it, however far the feed is.
+    begun_at: Position,
 }
 
 /// Outcome of one step of a follower.
@@ -33,13 +35,16 @@ pub enum Next {
 impl Follow {
     /// `time` is that of the last record before `from`.
     pub fn new(feed: &Arc<Feed>, interest: Interest, from: Position, time: u64) -> Result<Follow> {
+        let subscription = feed.subscribe(interest, from)?;
+        let begun_at = feed.readable_end()?;
         Ok(Follow {
-            subscription: feed.subscribe(interest, from)?,
+            subscription,
             position: from,
             time,
             taken: Vec::new().into_iter(),
             after_taken: (from, None),
-            history: None,
+            history: (from < begun_at).then(|| feed.transactions().history(from)),
+            begun_at,
         })
     }
 
@@ -102,9 +107,9 @@ impl Follow {
             self.history = None;
             return Ok(if self.feed().keeps(self.position) { Next::Passed } else { Next::Nothing });
         };
-        let arrival = Arrival::new(position, history.position(), record);
+        let arrival = Arrival::new(position, history, record);
         self.after_taken = (arrival.next, Some(arrival.last_time()));
-        if self.feed().keeps(arrival.next) {
+        if arrival.next >= self.begun_at && self.feed().keeps(arrival.next) {
             self.history = None;
         }
         if arrival.has_events() && self.subscription.waiter.interest.covers(&arrival) {

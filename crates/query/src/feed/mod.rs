@@ -25,7 +25,6 @@ mod subscription;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
@@ -61,8 +60,6 @@ pub struct Feed {
     /// There is a subscriber, or the end has come.
     begun: Condvar,
     deployment: RwLock<DeploymentId>,
-    /// The member's term, in entries of `local.oplog.rs`.
-    term: AtomicI64,
 }
 
 #[derive(Default)]
@@ -91,13 +88,7 @@ enum FeedBatch {
 
 impl Feed {
     pub fn new(transactions: Arc<Transactions>) -> Arc<Feed> {
-        Arc::new(Feed {
-            transactions,
-            state: Mutex::default(),
-            begun: Condvar::new(),
-            deployment: RwLock::default(),
-            term: AtomicI64::new(1),
-        })
+        Arc::new(Feed { transactions, state: Mutex::default(), begun: Condvar::new(), deployment: RwLock::default() })
     }
 
     pub fn transactions(&self) -> &Arc<Transactions> {
@@ -110,14 +101,6 @@ impl Feed {
 
     pub fn deployment(&self) -> DeploymentId {
         *self.deployment.read()
-    }
-
-    pub fn set_term(&self, term: i64) {
-        self.term.store(term, Ordering::Relaxed);
-    }
-
-    pub fn term(&self) -> i64 {
-        self.term.load(Ordering::Relaxed)
     }
 
     /// The work of the feed's thread; returns after [`Feed::stop`].
@@ -204,7 +187,7 @@ impl Feed {
         loop {
             match history.read() {
                 Ok(Some((position, record))) => {
-                    if !self.publish(Arrival::new(position, history.position(), record)) {
+                    if !self.publish(Arrival::new(position, &history, record)) {
                         return;
                     }
                 }

@@ -7,7 +7,7 @@ use super::subscription::Waiter;
 use super::{Arrival, Interest};
 
 #[derive(Default)]
-pub struct Subscribers {
+pub(super) struct Subscribers {
     everything: Waiters,
     databases: HashMap<String, Group>,
     count: usize,
@@ -22,16 +22,16 @@ struct Group {
 type Waiters = Vec<Arc<Waiter>>;
 
 impl Subscribers {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    pub fn add(&mut self, waiter: Arc<Waiter>) {
+    pub(super) fn add(&mut self, waiter: Arc<Waiter>) {
         self.count += 1;
         self.place(&waiter.interest).push(waiter.clone());
     }
 
-    pub fn remove(&mut self, waiter: &Arc<Waiter>) {
+    pub(super) fn remove(&mut self, waiter: &Arc<Waiter>) {
         let place = self.place(&waiter.interest);
         let Some(at) = place.iter().position(|own| Arc::ptr_eq(own, waiter)) else { return };
         place.swap_remove(at);
@@ -57,7 +57,7 @@ impl Subscribers {
         }
     }
 
-    pub fn all(&self) -> Vec<Arc<Waiter>> {
+    pub(super) fn all(&self) -> Vec<Arc<Waiter>> {
         let of_groups = self.databases.values().flat_map(|group| {
             let inner = group.collections.values().flatten();
             group.whole.iter().chain(inner)
@@ -66,7 +66,7 @@ impl Subscribers {
     }
 
     /// Those whom the record concerns; one may come twice.
-    pub fn concerned(&self, arrival: &Arrival) -> Vec<Arc<Waiter>> {
+    pub(super) fn concerned(&self, arrival: &Arrival) -> Vec<Arc<Waiter>> {
         if arrival.changes_catalogue() {
             return self.all();
         }

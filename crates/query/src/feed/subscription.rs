@@ -45,33 +45,33 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// A subscriber to everything from `from` on.
-    pub fn new(interest: Interest, from: Position) -> Waiter {
+    pub(super) fn new(interest: Interest, from: Position) -> Waiter {
         Waiter { interest, hit: AtomicU64::new(from.0), interrupted: AtomicBool::new(false), waker: Mutex::default() }
     }
 
-    pub fn hit_at(&self) -> Option<Position> {
+    pub(super) fn hit_at(&self) -> Option<Position> {
         let hit = self.hit.load(Ordering::Acquire);
         (hit != NOT_HIT).then_some(Position(hit))
     }
 
-    pub fn mark(&self, at: Position) {
+    pub(super) fn mark(&self, at: Position) {
         self.hit.fetch_min(at.0, Ordering::AcqRel);
     }
 
-    pub fn mark_again(&self, at: Position) {
+    pub(super) fn mark_again(&self, at: Position) {
         self.hit.store(at.0, Ordering::Release);
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.hit.store(NOT_HIT, Ordering::Release);
     }
 
-    pub fn interrupt(&self) {
+    pub(super) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Release);
         self.wake();
     }
 
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         let waker = self.waker.lock().take();
         if let Some(waker) = waker {
             waker.wake();

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::explain::filter_doc;
 use crate::plan::{Direction, IndexSource};
 
-pub struct CollectionScan {
+pub(crate) struct CollectionScan {
     walk: Walk,
     filter: Option<Filter>,
     examined: u64,
@@ -17,7 +17,7 @@ pub struct CollectionScan {
 }
 
 impl CollectionScan {
-    pub fn new(slot: Slot, direction: Direction, filter: Option<Filter>) -> CollectionScan {
+    pub(crate) fn new(slot: Slot, direction: Direction, filter: Option<Filter>) -> CollectionScan {
         let walk = Walk::new(slot, IndexSource::Natural, direction);
         CollectionScan { walk, filter, examined: 0, tally: Tally::default() }
     }
@@ -34,10 +34,13 @@ impl Operator for CollectionScan {
             run.examined.documents += 1;
             let Some(cursor) = self.walk.entry(run) else { return Ok(self.tally.answer(None)) };
             let Some(doc) = cursor.doc() else { return Ok(self.tally.answer(None)) };
+            let bytes = doc.as_bytes().len();
             if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(doc))? {
                 let row = Row::stored(doc.to_buf(), cursor.id_key().to_vec());
+                run.tick_for(bytes)?;
                 return Ok(self.tally.answer(Some(row)));
             }
+            run.tick_for(bytes)?;
             self.tally.passed_over();
         }
     }

@@ -5,12 +5,12 @@ use arbor_bson::DocBuf;
 use super::{Detail, IndexScan, Operator, Row, Run};
 use crate::Result;
 
-pub struct CountScan {
+pub(crate) struct CountScan {
     scan: IndexScan,
 }
 
 impl CountScan {
-    pub fn new(scan: IndexScan) -> CountScan {
+    pub(crate) fn new(scan: IndexScan) -> CountScan {
         CountScan { scan }
     }
 }

@@ -12,7 +12,7 @@ use super::run::EntryCursor;
 use super::{Detail, IndexScan, Operator, Row, Run, StageDoc, Tally};
 use crate::{Error, Result};
 
-pub struct Covered {
+pub(crate) struct Covered {
     scan: IndexScan,
     projection: Projection,
     /// Each field shown and the component that holds it.
@@ -24,7 +24,7 @@ pub struct Covered {
 
 impl Covered {
     /// `fields`: what the projection shows, as components of the index.
-    pub fn new(scan: IndexScan, projection: Projection, fields: Vec<(String, usize)>, spec: DocBuf) -> Covered {
+    pub(crate) fn new(scan: IndexScan, projection: Projection, fields: Vec<(String, usize)>, spec: DocBuf) -> Covered {
         let descending = scan.access().shape.descending();
         Covered { scan, projection, fields, descending, spec, tally: Tally::default() }
     }

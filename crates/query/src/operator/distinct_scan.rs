@@ -9,14 +9,14 @@ use super::run::EntryCursor;
 use super::{Detail, IndexScan, Run};
 use crate::{Error, Result};
 
-pub struct DistinctScan {
+pub(crate) struct DistinctScan {
     scan: IndexScan,
     descending: bool,
     path: Path,
 }
 
 impl DistinctScan {
-    pub fn new(scan: IndexScan) -> DistinctScan {
+    pub(crate) fn new(scan: IndexScan) -> DistinctScan {
         let first = scan.access().shape.parts.first();
         let descending = first.is_some_and(|part| part.descending);
         let path = Path::new(first.map_or("", |part| part.path.as_str()));
@@ -24,7 +24,7 @@ impl DistinctScan {
     }
 
     /// The next value.
-    pub fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Value>> {
+    pub(crate) fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Value>> {
         while self.scan.advance(run)? {
             let Some(EntryCursor::Index(entry)) = self.scan.entry(run) else { return Ok(None) };
             let key = entry.key();
@@ -50,7 +50,7 @@ impl DistinctScan {
         Ok(self.path.get_strict(Doc::trusted(&record)).is_some())
     }
 
-    pub fn explain(&self, detail: Detail) -> DocBuf {
+    pub(crate) fn explain(&self, detail: Detail) -> DocBuf {
         self.scan.explain("DISTINCT_SCAN", detail)
     }
 }

@@ -7,13 +7,13 @@ use arbor_bson::DocBuf;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct Documents {
+pub(crate) struct Documents {
     documents: IntoIter<DocBuf>,
     tally: Tally,
 }
 
 impl Documents {
-    pub fn new(documents: Vec<DocBuf>) -> Documents {
+    pub(crate) fn new(documents: Vec<DocBuf>) -> Documents {
         Documents { documents: documents.into_iter(), tally: Tally::default() }
     }
 }

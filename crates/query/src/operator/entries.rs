@@ -7,13 +7,13 @@ use crate::{Error, Result};
 
 // each is made once per scan and never moved
 #[allow(clippy::large_enum_variant)]
-pub enum Entries {
+pub(crate) enum Entries {
     Scan(IndexScan),
     Merged(Box<SortMerge>),
 }
 
 impl Entries {
-    pub fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
+    pub(crate) fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
         match self {
             Entries::Scan(scan) => scan.advance(run),
             Entries::Merged(merge) => merge.advance(run),
@@ -21,7 +21,7 @@ impl Entries {
     }
 
     /// Returns the scan that is on the current entry.
-    pub fn scan(&self) -> Result<&IndexScan> {
+    pub(crate) fn scan(&self) -> Result<&IndexScan> {
         let scan = match self {
             Entries::Scan(scan) => Some(scan),
             Entries::Merged(merge) => merge.scan(),
@@ -29,21 +29,21 @@ impl Entries {
         scan.ok_or_else(|| Error::internal("no index scan is on an entry"))
     }
 
-    pub fn suspend(&mut self, run: &mut Run<'_>) {
+    pub(crate) fn suspend(&mut self, run: &mut Run<'_>) {
         match self {
             Entries::Scan(scan) => scan.suspend(run),
             Entries::Merged(merge) => merge.suspend(run),
         }
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         match self {
             Entries::Scan(scan) => scan.is_done(),
             Entries::Merged(merge) => merge.is_done(),
         }
     }
 
-    pub fn explain(&self, detail: Detail) -> DocBuf {
+    pub(crate) fn explain(&self, detail: Detail) -> DocBuf {
         match self {
             Entries::Scan(scan) => scan.explain("IXSCAN", detail),
             Entries::Merged(merge) => merge.explain(detail),

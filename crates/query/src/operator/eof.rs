@@ -6,7 +6,7 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
 #[derive(Default)]
-pub struct Eof {
+pub(crate) struct Eof {
     tally: Tally,
 }
 

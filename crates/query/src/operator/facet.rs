@@ -6,7 +6,7 @@ use super::{Detail, Operator, Row, Run, Shared, Sharing, StageDoc, Tally};
 use crate::aggregate::Facet;
 use crate::{Result, Settings};
 
-pub struct FacetRow {
+pub(crate) struct FacetRow {
     input: Box<dyn Operator>,
     facet: Facet,
     settings: Settings,
@@ -16,7 +16,7 @@ pub struct FacetRow {
 }
 
 impl FacetRow {
-    pub fn new(input: Box<dyn Operator>, facet: Facet, settings: Settings) -> FacetRow {
+    pub(crate) fn new(input: Box<dyn Operator>, facet: Facet, settings: Settings) -> FacetRow {
         FacetRow { input, facet, settings, done: false, used_disk: false, tally: Tally::default() }
     }
 

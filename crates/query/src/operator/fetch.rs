@@ -12,7 +12,7 @@ use crate::explain::filter_doc;
 use crate::plan::IndexSource;
 use crate::{Error, Result};
 
-pub struct Fetch {
+pub(crate) struct Fetch {
     entries: Entries,
     filter: Option<Filter>,
     examined: u64,
@@ -20,12 +20,12 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    pub fn new(entries: Entries, filter: Option<Filter>) -> Fetch {
+    pub(crate) fn new(entries: Entries, filter: Option<Filter>) -> Fetch {
         Fetch { entries, filter, examined: 0, tally: Tally::default() }
     }
 
     /// The scan whose entry gave the last row.
-    pub fn scan(&self) -> Result<&IndexScan> {
+    pub(crate) fn scan(&self) -> Result<&IndexScan> {
         self.entries.scan()
     }
 }
@@ -40,11 +40,14 @@ impl Operator for Fetch {
                 run.examined.documents += 1;
             }
             let record = record_of_entry(scan, run)?;
+            let bytes = record.len();
             if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(Doc::trusted(&record)))? {
                 let document = DocBuf::from_trusted(record.into_owned());
                 let id_key = scan.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
+                run.tick_for(bytes)?;
                 return Ok(self.tally.answer(Some(Row::stored(document, id_key))));
             }
+            run.tick_for(bytes)?;
             self.tally.passed_over();
         }
         Ok(self.tally.answer(None))
@@ -81,7 +84,7 @@ impl Operator for Fetch {
 }
 
 /// Returns the document of the scan's current entry.
-pub fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow<'r, [u8]>> {
+pub(super) fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow<'r, [u8]>> {
     let (view, collection) = (run.view, run.collection()?);
     let Some(entry) = scan.entry(run) else { return Err(Error::internal("an index scan has no current entry")) };
     let entry: &'r EntryCursor<'_> = entry;

@@ -7,14 +7,14 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 use crate::explain::filter_doc;
 
-pub struct FilterRows {
+pub(crate) struct FilterRows {
     input: Box<dyn Operator>,
     filter: Filter,
     tally: Tally,
 }
 
 impl FilterRows {
-    pub fn new(input: Box<dyn Operator>, filter: Filter) -> FilterRows {
+    pub(crate) fn new(input: Box<dyn Operator>, filter: Filter) -> FilterRows {
         FilterRows { input, filter, tally: Tally::default() }
     }
 }

@@ -7,7 +7,7 @@ use arbor_lang::stage::{Flow, FlowStage};
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct FlowRows {
+pub(crate) struct FlowRows {
     input: Box<dyn Operator>,
     name: &'static str,
     flow: Box<dyn Flow>,
@@ -19,7 +19,7 @@ pub struct FlowRows {
 }
 
 impl FlowRows {
-    pub fn new(input: Box<dyn Operator>, stage: &dyn FlowStage, allowance: Allowance) -> FlowRows {
+    pub(crate) fn new(input: Box<dyn Operator>, stage: &dyn FlowStage, allowance: Allowance) -> FlowRows {
         let (name, flow) = (stage.name(), stage.start());
         FlowRows { input, name, flow, allowance, fed: 0, ended: false, bytes_most: 0, tally: Tally::default() }
     }

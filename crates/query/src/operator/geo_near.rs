@@ -29,7 +29,7 @@ const RING_ROWS_MANY: usize = 1024;
 /// Rings that explain shows.
 const RINGS_SHOWN: usize = 32;
 
-pub struct GeoNear {
+pub(crate) struct GeoNear {
     slot: Slot,
     access: Box<NearAccess>,
     filter: Option<Filter>,
@@ -49,7 +49,7 @@ struct Found {
 }
 
 impl GeoNear {
-    pub fn new(slot: Slot, access: Box<NearAccess>, filter: Option<Filter>) -> GeoNear {
+    pub(crate) fn new(slot: Slot, access: Box<NearAccess>, filter: Option<Filter>) -> GeoNear {
         let (done, width) = (access.near.min, access.first_width);
         GeoNear {
             slot,

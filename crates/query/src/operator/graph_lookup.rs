@@ -6,7 +6,7 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::aggregate::GraphLookup;
 use crate::{Result, Settings};
 
-pub struct GraphLookupRows {
+pub(crate) struct GraphLookupRows {
     input: Box<dyn Operator>,
     lookup: GraphLookup,
     settings: Settings,
@@ -14,7 +14,7 @@ pub struct GraphLookupRows {
 }
 
 impl GraphLookupRows {
-    pub fn new(input: Box<dyn Operator>, lookup: GraphLookup, settings: Settings) -> GraphLookupRows {
+    pub(crate) fn new(input: Box<dyn Operator>, lookup: GraphLookup, settings: Settings) -> GraphLookupRows {
         GraphLookupRows { input, lookup, settings, tally: Tally::default() }
     }
 }

@@ -3,14 +3,14 @@
 
 use arbor_base::memory::{Allowance, Class};
 use arbor_bson::{Doc, DocBuf};
-use arbor_lang::Code;
 use arbor_lang::stage::{Group, GroupState, Groups, Regrouped};
+use arbor_lang::{Code, stop};
 use arbor_store::{Merge, Sorter};
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::{Error, Memory, Result};
 
-pub struct GroupRows {
+pub(crate) struct GroupRows {
     input: Box<dyn Operator>,
     group: Group,
     state: State,
@@ -35,7 +35,7 @@ struct Merging {
 }
 
 impl GroupRows {
-    pub fn new(input: Box<dyn Operator>, group: &Group, memory: Memory) -> GroupRows {
+    pub(crate) fn new(input: Box<dyn Operator>, group: &Group, memory: Memory) -> GroupRows {
         let state = State::Collecting(Box::new(GroupState::new(group)));
         let allowance = memory.allowance();
         GroupRows {
@@ -56,7 +56,9 @@ impl GroupRows {
         let mut sorter: Option<Sorter> = None;
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
+            let before = groups.size_bytes();
             groups.add(row.input())?;
+            run.tick_for(groups.size_bytes().saturating_sub(before))?;
             self.tally.passed_over();
             if !self.allowance.covers(groups.size_bytes()) {
                 self.bytes_most = self.bytes_most.max(groups.size_bytes());
@@ -89,6 +91,7 @@ impl GroupRows {
 fn spill(groups: &mut GroupState, sorter: &mut Sorter) -> Result<()> {
     let run = sorter.spills();
     for (mut key, partial) in groups.drain() {
+        stop::tick_for(key.len() + partial.as_bytes().len())?;
         // of equal keys, those that were gathered first come first
         key.extend_from_slice(&run.to_be_bytes());
         sorter.push((key, partial.into_bytes()))?;
@@ -135,8 +138,7 @@ fn group_too_large(allowance: &Allowance, bytes: usize) -> Error {
 }
 
 fn too_large() -> Error {
-    let message = "PlanExecutor error during aggregation :: caused by :: Exceeded memory limit for $group, but didn't \
-                   allow external sort. Pass allowDiskUse:true to opt in.";
+    let message = "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.";
     Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message)
 }
 
@@ -153,6 +155,9 @@ impl Operator for GroupRows {
             }
             State::Collecting(_) => None,
         };
+        if let Some(document) = &document {
+            run.tick_for(document.as_bytes().len())?;
+        }
         Ok(self.tally.answer(document.map(Row::computed).transpose()?))
     }
 

@@ -14,7 +14,7 @@ use super::{Detail, Run, Slot, StageDoc, Tally};
 use crate::Result;
 use crate::plan::{IndexAccess, KeyBounds, ScanRange, Span, Verdict, WILDCARD_PATH};
 
-pub struct IndexScan {
+pub(crate) struct IndexScan {
     access: IndexAccess,
     walk: Walk,
     bounds: Bounds,
@@ -39,7 +39,7 @@ enum Bounds {
 }
 
 impl IndexScan {
-    pub fn new(slot: Slot, access: IndexAccess) -> IndexScan {
+    pub(crate) fn new(slot: Slot, access: IndexAccess) -> IndexScan {
         let bounds = match &access.range {
             ScanRange::Keys(span) => Bounds::Range(span.clone()),
             ScanRange::Components(bounds) => match bounds.contiguous() {
@@ -63,12 +63,12 @@ impl IndexScan {
         }
     }
 
-    pub fn access(&self) -> &IndexAccess {
+    pub(crate) fn access(&self) -> &IndexAccess {
         &self.access
     }
 
     /// Moves to the next entry; returns false if there is none.
-    pub fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
+    pub(crate) fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
         while self.advance_to_key(run)? {
             let Some(seen) = &mut self.seen else { return Ok(self.found(true)) };
             let id_key = self.walk.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
@@ -125,42 +125,48 @@ impl IndexScan {
     }
 
     /// The next entry is looked for at or after this key; None: there is none. Forward scans only.
-    pub fn skip_to(&mut self, target: Option<Vec<u8>>) {
+    pub(crate) fn skip_to(&mut self, target: Option<Vec<u8>>) {
         match target {
             Some(_) => self.skip = target,
             None => self.walk.end(),
         }
     }
 
-    pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
+    pub(crate) fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
         self.walk.entry(run)
     }
 
     /// On the entry that was found last, in a new run.
-    pub fn reposition(&mut self, run: &mut Run<'_>) -> Result<()> {
+    pub(crate) fn reposition(&mut self, run: &mut Run<'_>) -> Result<()> {
         self.walk.reposition(run)
     }
 
-    pub fn suspend(&mut self, run: &mut Run<'_>) {
+    pub(crate) fn suspend(&mut self, run: &mut Run<'_>) {
         self.walk.suspend(run);
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.walk.is_ended()
     }
 
     /// `stage`: IXSCAN, or COUNT_SCAN.
-    pub fn explain(&self, stage: &str, detail: Detail) -> DocBuf {
+    pub(crate) fn explain(&self, stage: &str, detail: Detail) -> DocBuf {
         self.stage_doc(stage, detail, None, &self.tally)
     }
 
     /// Explains a clustering index, whose documents are filtered where they are found.
-    pub fn explain_alone(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally) -> DocBuf {
+    pub(crate) fn explain_alone(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally) -> DocBuf {
         self.stage_doc("IXSCAN", detail, filter, tally)
     }
 
     /// Explains the records of a clustered collection, from the lowest to the highest `_id`.
-    pub fn explain_clustered(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally, examined: u64) -> DocBuf {
+    pub(crate) fn explain_clustered(
+        &self,
+        detail: Detail,
+        filter: Option<&DocBuf>,
+        tally: &Tally,
+        examined: u64,
+    ) -> DocBuf {
         let bounds = self.access.intervals.first().filter(|bounds| !bounds.is_full());
         let ends = bounds.and_then(|bounds| Some((bounds.as_slice().first()?, bounds.as_slice().last()?)));
         StageDoc::new("CLUSTERED_IXSCAN", detail)

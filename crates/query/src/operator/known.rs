@@ -8,7 +8,7 @@ use arbor_lang::{MetaKind, SortPattern};
 use super::{Detail, Operator, Row, Run};
 use crate::Result;
 
-pub struct Known {
+pub(crate) struct Known {
     input: Box<dyn Operator>,
     /// The order whose values are requested.
     sort: Option<SortPattern>,
@@ -16,7 +16,7 @@ pub struct Known {
 }
 
 impl Known {
-    pub fn new(input: Box<dyn Operator>, sort: Option<SortPattern>, record_id: bool) -> Known {
+    pub(crate) fn new(input: Box<dyn Operator>, sort: Option<SortPattern>, record_id: bool) -> Known {
         Known { input, sort, record_id }
     }
 }

@@ -6,14 +6,14 @@ use super::stage_doc::int;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct Limit {
+pub(crate) struct Limit {
     input: Box<dyn Operator>,
     limit: u64,
     tally: Tally,
 }
 
 impl Limit {
-    pub fn new(input: Box<dyn Operator>, limit: u64) -> Limit {
+    pub(crate) fn new(input: Box<dyn Operator>, limit: u64) -> Limit {
         Limit { input, limit, tally: Tally::default() }
     }
 }

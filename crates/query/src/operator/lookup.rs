@@ -11,7 +11,7 @@ use super::{Detail, Examined, Operator, Row, Run, StageDoc, Tally};
 use crate::aggregate::{HashJoin, Lookup, Strategy};
 use crate::{Result, Settings};
 
-pub struct LookupRows {
+pub(crate) struct LookupRows {
     input: Box<dyn Operator>,
     lookup: Lookup,
     unwind: Option<Unwind>,
@@ -33,7 +33,12 @@ enum State {
 }
 
 impl LookupRows {
-    pub fn new(input: Box<dyn Operator>, lookup: Lookup, unwind: Option<Unwind>, settings: Settings) -> LookupRows {
+    pub(crate) fn new(
+        input: Box<dyn Operator>,
+        lookup: Lookup,
+        unwind: Option<Unwind>,
+        settings: Settings,
+    ) -> LookupRows {
         let (state, examined, tally) = (State::Undecided, Examined::default(), Tally::default());
         let lookup = if unwind.is_some() { lookup.unwinds(settings.group_bytes_max) } else { lookup };
         LookupRows { input, lookup, unwind, waiting: None, settings, state, rows: 0, examined, scans: 0, tally }

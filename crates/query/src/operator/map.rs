@@ -6,14 +6,14 @@ use arbor_lang::stage::Map;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct MapRows {
+pub(crate) struct MapRows {
     input: Box<dyn Operator>,
     map: Map,
     tally: Tally,
 }
 
 impl MapRows {
-    pub fn new(input: Box<dyn Operator>, map: Map) -> MapRows {
+    pub(crate) fn new(input: Box<dyn Operator>, map: Map) -> MapRows {
         MapRows { input, map, tally: Tally::default() }
     }
 }

@@ -8,7 +8,7 @@ use super::stage_doc::int;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct Or {
+pub(crate) struct Or {
     inputs: Vec<Box<dyn Operator>>,
     current: usize,
     seen: HashSet<Vec<u8>>,
@@ -17,7 +17,7 @@ pub struct Or {
 }
 
 impl Or {
-    pub fn new(inputs: Vec<Box<dyn Operator>>) -> Or {
+    pub(crate) fn new(inputs: Vec<Box<dyn Operator>>) -> Or {
         Or { inputs, current: 0, seen: HashSet::new(), dropped: 0, tally: Tally::default() }
     }
 }

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::plan::{Direction, IndexSource};
 
 #[derive(Debug)]
-pub enum Place {
+pub(super) enum Place {
     Start,
     /// The run's cursor is on the last row.
     On,
@@ -17,7 +17,7 @@ pub enum Place {
 
 /// A leaf's cursor with its place.
 #[derive(Debug)]
-pub struct Walk {
+pub(super) struct Walk {
     slot: Slot,
     source: IndexSource,
     direction: Direction,
@@ -25,20 +25,20 @@ pub struct Walk {
 }
 
 impl Walk {
-    pub fn new(slot: Slot, source: IndexSource, direction: Direction) -> Walk {
+    pub(super) fn new(slot: Slot, source: IndexSource, direction: Direction) -> Walk {
         Walk { slot, source, direction, place: Place::Start }
     }
 
-    pub fn direction(&self) -> Direction {
+    pub(super) fn direction(&self) -> Direction {
         self.direction
     }
 
-    pub fn is_ended(&self) -> bool {
+    pub(super) fn is_ended(&self) -> bool {
         matches!(self.place, Place::Ended)
     }
 
     /// To the next entry in scan direction. The first one is at or after `low`, or backward, before `high`.
-    pub fn step(&mut self, run: &mut Run<'_>, low: &[u8], high: Option<&[u8]>) -> Result<bool> {
+    pub(super) fn step(&mut self, run: &mut Run<'_>, low: &[u8], high: Option<&[u8]>) -> Result<bool> {
         let backward = self.direction.is_backward();
         let found = match std::mem::replace(&mut self.place, Place::Ended) {
             Place::Ended => return Ok(false),
@@ -67,7 +67,7 @@ impl Walk {
     }
 
     /// Skips ahead: forward to the first entry at or after `target`, backward to the last one before it.
-    pub fn seek(&mut self, run: &mut Run<'_>, target: &[u8]) -> Result<bool> {
+    pub(super) fn seek(&mut self, run: &mut Run<'_>, target: &[u8]) -> Result<bool> {
         let backward = self.direction.is_backward();
         let found = match run.cursor(self.slot) {
             Some(cursor) if backward => cursor.seek_before(target)?,
@@ -78,7 +78,7 @@ impl Walk {
     }
 
     /// Opens the cursor on the last row again if the run that read it has ended.
-    pub fn reposition(&mut self, run: &mut Run<'_>) -> Result<()> {
+    pub(super) fn reposition(&mut self, run: &mut Run<'_>) -> Result<()> {
         let Place::Behind(key) = &self.place else { return Ok(()) };
         let found = run.open(self.slot, self.source)?.seek(key)?;
         self.set_found(found);
@@ -86,18 +86,18 @@ impl Walk {
     }
 
     /// Returns the cursor on the current entry. None: it is on no entry.
-    pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
+    pub(super) fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
         match self.place {
             Place::On => run.cursor(self.slot),
             _ => None,
         }
     }
 
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.place = Place::Ended;
     }
 
-    pub fn suspend(&mut self, run: &mut Run<'_>) {
+    pub(super) fn suspend(&mut self, run: &mut Run<'_>) {
         if let Some(cursor) = self.entry(run) {
             self.place = Place::Behind(cursor.position().to_vec());
         }

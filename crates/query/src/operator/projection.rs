@@ -6,7 +6,7 @@ use arbor_lang::{Filter, Input, Projection};
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct Project {
+pub(crate) struct Project {
     input: Box<dyn Operator>,
     projection: Projection,
     /// The whole filter of the query, when a positional `$` needs to know which element matched.
@@ -17,7 +17,7 @@ pub struct Project {
 
 impl Project {
     /// `filter` is the query's; it is kept only if the projection needs it.
-    pub fn new(input: Box<dyn Operator>, projection: Projection, filter: &Filter, spec: DocBuf) -> Project {
+    pub(crate) fn new(input: Box<dyn Operator>, projection: Projection, filter: &Filter, spec: DocBuf) -> Project {
         let filter = projection.needs_position().then(|| filter.clone());
         Project { input, projection, filter, spec, tally: Tally::default() }
     }
@@ -53,7 +53,7 @@ impl Operator for Project {
 }
 
 /// `filter` is needed when the projection has a positional `$`.
-pub fn project(projection: &Projection, filter: Option<&Filter>, input: Input<'_>) -> Result<DocBuf> {
+pub(crate) fn project(projection: &Projection, filter: Option<&Filter>, input: Input<'_>) -> Result<DocBuf> {
     let position = match filter {
         Some(filter) => filter.matches_with_position(input)?.and_then(|matched| matched.position),
         None => None,

@@ -6,7 +6,7 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
 #[derive(Default)]
-pub struct RecordCount {
+pub(crate) struct RecordCount {
     left: Option<u64>,
     tally: Tally,
 }

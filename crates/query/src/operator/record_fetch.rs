@@ -7,7 +7,7 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 use crate::explain::filter_doc;
 
-pub struct RecordFetch {
+pub(crate) struct RecordFetch {
     id_key: Option<Vec<u8>>,
     /// Conditions of the query other than the `_id`.
     filter: Option<Filter>,
@@ -16,7 +16,7 @@ pub struct RecordFetch {
 }
 
 impl RecordFetch {
-    pub fn new(id_key: Vec<u8>, filter: Option<Filter>) -> RecordFetch {
+    pub(crate) fn new(id_key: Vec<u8>, filter: Option<Filter>) -> RecordFetch {
         RecordFetch { id_key: Some(id_key), filter, examined: 0, tally: Tally::default() }
     }
 }

@@ -5,12 +5,12 @@ use arbor_bson::{DocBuf, ValueRef};
 use super::{Detail, Operator, Row, Run};
 use crate::Result;
 
-pub struct RecordIds {
+pub(crate) struct RecordIds {
     input: Box<dyn Operator>,
 }
 
 impl RecordIds {
-    pub fn new(input: Box<dyn Operator>) -> RecordIds {
+    pub(crate) fn new(input: Box<dyn Operator>) -> RecordIds {
         RecordIds { input }
     }
 }

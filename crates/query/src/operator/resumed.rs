@@ -7,7 +7,7 @@ use arbor_bson::DocBuf;
 use super::{Detail, Examined, Operator, Row, Run};
 use crate::Result;
 
-pub struct Resumed {
+pub(crate) struct Resumed {
     input: Box<dyn Operator>,
     found: VecDeque<Row>,
     /// Reads that the trial made for them, until they are counted.
@@ -15,7 +15,7 @@ pub struct Resumed {
 }
 
 impl Resumed {
-    pub fn new(input: Box<dyn Operator>, found: VecDeque<Row>, examined: Examined) -> Resumed {
+    pub(crate) fn new(input: Box<dyn Operator>, found: VecDeque<Row>, examined: Examined) -> Resumed {
         Resumed { input, found, examined: Some(examined) }
     }
 }

@@ -8,7 +8,7 @@ use super::{Detail, Fetch, Operator, Row, Run, StageDoc, Tally};
 use crate::plan::IndexShape;
 use crate::{Error, Result};
 
-pub struct ReturnKey {
+pub(crate) struct ReturnKey {
     input: Input,
     tally: Tally,
 }
@@ -21,15 +21,15 @@ enum Input {
 }
 
 impl ReturnKey {
-    pub fn of_entries(fetch: Fetch) -> ReturnKey {
+    pub(crate) fn of_entries(fetch: Fetch) -> ReturnKey {
         ReturnKey { input: Input::Entries(Box::new(fetch)), tally: Tally::default() }
     }
 
-    pub fn of_record(input: Box<dyn Operator>) -> ReturnKey {
+    pub(crate) fn of_record(input: Box<dyn Operator>) -> ReturnKey {
         ReturnKey { input: Input::ById(input), tally: Tally::default() }
     }
 
-    pub fn without_index(input: Box<dyn Operator>) -> ReturnKey {
+    pub(crate) fn without_index(input: Box<dyn Operator>) -> ReturnKey {
         ReturnKey { input: Input::WithoutIndex(input), tally: Tally::default() }
     }
 

@@ -8,7 +8,7 @@ use rand::RngExt;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct Sample {
+pub(crate) struct Sample {
     input: Box<dyn Operator>,
     size: usize,
     chosen: Option<IntoIter<Row>>,
@@ -16,7 +16,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    pub fn new(input: Box<dyn Operator>, size: u64) -> Sample {
+    pub(crate) fn new(input: Box<dyn Operator>, size: u64) -> Sample {
         Sample { input, size: usize::try_from(size).unwrap_or(usize::MAX), chosen: None, tally: Tally::default() }
     }
 

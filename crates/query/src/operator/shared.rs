@@ -12,7 +12,7 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::{Error, Memory, Result};
 
 /// Rows being collected.
-pub struct Sharing {
+pub(crate) struct Sharing {
     memory: Memory,
     allowance: Allowance,
     rows: Vec<Row>,
@@ -22,7 +22,7 @@ pub struct Sharing {
 
 /// Rows that were collected; copies share them.
 #[derive(Clone)]
-pub struct Shared {
+pub(crate) struct Shared {
     rows: Arc<MemoryRows>,
     rest: Option<Spool>,
 }
@@ -34,12 +34,12 @@ struct MemoryRows {
 }
 
 impl Sharing {
-    pub fn new(memory: Memory) -> Sharing {
+    pub(crate) fn new(memory: Memory) -> Sharing {
         let allowance = memory.allowance();
         Sharing { memory, allowance, rows: Vec::new(), bytes: 0, rest: None }
     }
 
-    pub fn push(&mut self, row: Row) -> Result<()> {
+    pub(crate) fn push(&mut self, row: Row) -> Result<()> {
         let row = Row { id_key: Vec::new(), ..row };
         if let Some(rest) = &mut self.rest {
             return Ok(rest.push(&row.encode())?);
@@ -58,19 +58,19 @@ impl Sharing {
         Ok(rest.push(&row.encode())?)
     }
 
-    pub fn finish(self) -> Result<Shared> {
+    pub(crate) fn finish(self) -> Result<Shared> {
         let rest = self.rest.map(SpoolWriter::finish).transpose()?;
         Ok(Shared { rows: Arc::new(MemoryRows { rows: self.rows, _allowance: self.allowance }), rest })
     }
 }
 
 impl Shared {
-    pub fn used_disk(&self) -> bool {
+    pub(crate) fn used_disk(&self) -> bool {
         self.rest.is_some()
     }
 }
 
-pub struct SharedRows {
+pub(crate) struct SharedRows {
     rows: Arc<MemoryRows>,
     at: usize,
     rest: Option<SpoolReader>,
@@ -78,7 +78,7 @@ pub struct SharedRows {
 }
 
 impl SharedRows {
-    pub fn new(rows: Shared) -> SharedRows {
+    pub(crate) fn new(rows: Shared) -> SharedRows {
         let rest = rows.rest.as_ref().map(Spool::read);
         SharedRows { rows: rows.rows, at: 0, rest, tally: Tally::default() }
     }
@@ -89,7 +89,7 @@ impl Operator for SharedRows {
         run.tick()?;
         let row = match (self.rows.rows.get(self.at), &mut self.rest) {
             (Some(row), _) => Some(row.clone()),
-            (None, Some(rest)) => rest.next()?.map(|bytes| Row::decode(&bytes)).transpose()?,
+            (None, Some(rest)) => rest.next()?.map(Row::decode).transpose()?,
             (None, None) => None,
         };
         self.at += 1;

@@ -6,7 +6,7 @@ use super::stage_doc::int;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct Skip {
+pub(crate) struct Skip {
     input: Box<dyn Operator>,
     skip: u64,
     skipped: u64,
@@ -14,7 +14,7 @@ pub struct Skip {
 }
 
 impl Skip {
-    pub fn new(input: Box<dyn Operator>, skip: u64) -> Skip {
+    pub(crate) fn new(input: Box<dyn Operator>, skip: u64) -> Skip {
         Skip { input, skip, skipped: 0, tally: Tally::default() }
     }
 }

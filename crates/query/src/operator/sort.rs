@@ -8,14 +8,14 @@ use std::vec::IntoIter;
 use arbor_base::memory::Allowance;
 use arbor_bson::DocBuf;
 use arbor_lang::stage::Arrange;
-use arbor_lang::{Code, Input, SortPattern};
+use arbor_lang::{Code, Input, SortPattern, stop};
 use arbor_store::{Merge, Sorter};
 
 use super::stage_doc::int;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::{Error, Memory, Result};
 
-pub struct Sort {
+pub(crate) struct Sort {
     input: Box<dyn Operator>,
     order: Order,
     limit: Option<u64>,
@@ -30,6 +30,9 @@ pub struct Sort {
     spills: u64,
     tally: Tally,
 }
+
+/// Keys from this size on hold no more memory than they need.
+const LARGE_KEY_BYTES: usize = 64 << 10;
 
 /// Sort key of the rows.
 enum Order {
@@ -51,12 +54,12 @@ struct Entry {
 }
 
 impl Sort {
-    pub fn new(input: Box<dyn Operator>, pattern: SortPattern, limit: Option<u64>, memory: Memory) -> Sort {
+    pub(crate) fn new(input: Box<dyn Operator>, pattern: SortPattern, limit: Option<u64>, memory: Memory) -> Sort {
         Sort::by(input, Order::Pattern(pattern), limit, memory)
     }
 
     /// The order that the stage above needs.
-    pub fn arranged(input: Box<dyn Operator>, arrange: Arrange, memory: Memory) -> Sort {
+    pub(crate) fn arranged(input: Box<dyn Operator>, arrange: Arrange, memory: Memory) -> Sort {
         Sort::by(input, Order::Arranged(arrange), None, memory)
     }
 
@@ -78,14 +81,19 @@ impl Sort {
                 return self.spill(best, run);
             }
         }
-        Ok(State::Sorted(best.into_sorted().into_iter()))
+        Ok(State::Sorted(best.into_sorted()?.into_iter()))
     }
 
     fn next_entry(&mut self, run: &mut Run<'_>) -> Result<Option<Entry>> {
         let Some(row) = self.input.next(run)? else { return Ok(None) };
         run.tick()?;
         self.tally.passed_over();
-        let entry = Entry { key: self.order.key(row.input())?, order: self.read, row };
+        let mut key = self.order.key(row.input())?;
+        if key.len() >= LARGE_KEY_BYTES {
+            // it has grown in steps
+            key.shrink_to(key.len() + size_of::<u64>());
+        }
+        let entry = Entry { key, order: self.read, row };
         self.read += 1;
         self.bytes_in_all += entry.bytes() as u64;
         Ok(Some(entry))
@@ -97,11 +105,12 @@ impl Sort {
         // the rows move from here into the sorter
         self.allowance.release();
         let mut sorter = Sorter::new(directory, self.memory.allowance());
-        for entry in best.into_sorted() {
-            sorter.push(entry.pair())?;
+        for entry in best.into_sorted()? {
+            stop::tick_for(entry.bytes())?;
+            sorter.push(entry.into_pair())?;
         }
         while let Some(entry) = self.next_entry(run)? {
-            sorter.push(entry.pair())?;
+            sorter.push(entry.into_pair())?;
         }
         self.bytes = 0;
         self.spills = sorter.spills();
@@ -126,8 +135,7 @@ impl Sort {
 
     fn too_large(&self) -> Error {
         let message = format!(
-            "Executor error during find command :: caused by :: Sort exceeded memory limit of {} bytes, but did not \
-             opt in to external sorting.",
+            "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
             self.allowance.bytes_max(self.bytes)
         );
         Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message)
@@ -151,7 +159,7 @@ impl Order {
 }
 
 /// As the client wrote it.
-pub fn pattern_doc(pattern: &SortPattern) -> DocBuf {
+pub(crate) fn pattern_doc(pattern: &SortPattern) -> DocBuf {
     let mut shown = DocBuf::new();
     pattern.parts().iter().for_each(|part| part.show(&mut shown));
     shown
@@ -181,11 +189,11 @@ impl Best {
         }
     }
 
-    fn into_sorted(self) -> Vec<Entry> {
+    fn into_sorted(self) -> Result<Vec<Entry>> {
         let mut all = self.all;
-        all.sort_unstable();
-        all.extend(self.heap.into_sorted_vec());
-        all
+        all.extend(self.heap.into_vec());
+        stop::sort_unstable_by(&mut all, Entry::cmp)?;
+        Ok(all)
     }
 }
 
@@ -193,6 +201,14 @@ impl Entry {
     fn bytes(&self) -> usize {
         // the list of entries doubles as it grows
         2 * size_of::<Entry>() + self.key.capacity() + self.row.bytes() - size_of::<Row>()
+    }
+
+    /// Like [`Entry::pair`], without another copy of a large row.
+    fn into_pair(self) -> (Vec<u8>, Vec<u8>) {
+        let mut key = self.key;
+        key.reserve_exact(size_of::<u64>());
+        key.extend_from_slice(&self.order.to_be_bytes());
+        (key, self.row.into_encoded())
     }
 
     /// As a run keeps it: the key with the place in the input, and the row.
@@ -228,7 +244,7 @@ impl Operator for Sort {
             State::Sorted(entries) => entries.next().map(|entry| entry.row),
             State::Merging(merge) => {
                 run.tick()?;
-                merge.next()?.map(|(_, value)| Row::decode(&value)).transpose()?
+                merge.next()?.map(|(_, value)| Row::decode(value)).transpose()?
             }
             State::Collecting => None,
         };

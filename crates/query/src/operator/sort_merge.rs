@@ -14,7 +14,7 @@ use super::sort::pattern_doc;
 use super::{Detail, IndexScan, Run, StageDoc, Tally};
 use crate::{Error, Result};
 
-pub struct SortMerge {
+pub(crate) struct SortMerge {
     inputs: Vec<Input>,
     pattern: SortPattern,
     /// Inputs whose next entry is not read yet.
@@ -38,7 +38,7 @@ struct Input {
 
 impl SortMerge {
     /// `distinct`: no document is in two of them. Requires that each has all fields of the pattern.
-    pub fn new(scans: Vec<IndexScan>, pattern: SortPattern, distinct: bool) -> SortMerge {
+    pub(crate) fn new(scans: Vec<IndexScan>, pattern: SortPattern, distinct: bool) -> SortMerge {
         let inputs: Vec<Input> = scans.into_iter().map(|scan| Input::new(scan, &pattern)).collect();
         SortMerge {
             pending: (0..inputs.len()).rev().collect(),
@@ -52,7 +52,7 @@ impl SortMerge {
         }
     }
 
-    pub fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
+    pub(crate) fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
         loop {
             self.pending.extend(self.current.take());
             self.fill(run)?;
@@ -84,19 +84,19 @@ impl SortMerge {
     }
 
     /// Returns the scan that is on the current entry.
-    pub fn scan(&self) -> Option<&IndexScan> {
+    pub(crate) fn scan(&self) -> Option<&IndexScan> {
         self.current.and_then(|at| self.inputs.get(at)).map(|input| &input.scan)
     }
 
-    pub fn suspend(&mut self, run: &mut Run<'_>) {
+    pub(crate) fn suspend(&mut self, run: &mut Run<'_>) {
         self.inputs.iter_mut().for_each(|input| input.scan.suspend(run));
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.tally.ended
     }
 
-    pub fn explain(&self, detail: Detail) -> DocBuf {
+    pub(crate) fn explain(&self, detail: Detail) -> DocBuf {
         let mut stage =
             StageDoc::new("SORT_MERGE", detail).tally(&self.tally).with("sortPattern", &pattern_doc(&self.pattern));
         if self.seen.is_some() {

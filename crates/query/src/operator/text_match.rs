@@ -26,7 +26,7 @@ const BYTES_MAX: usize = 100 << 20;
 /// Memory of one score in addition to the record's key.
 const SCORE_BYTES: usize = 64;
 
-pub struct TextMatch {
+pub(crate) struct TextMatch {
     access: Box<TextAccess>,
     filter: Option<Filter>,
     postings: Postings,
@@ -52,7 +52,7 @@ struct Merged {
 }
 
 impl TextMatch {
-    pub fn new(access: Box<TextAccess>, filter: Option<Filter>, slots: &mut Slots) -> TextMatch {
+    pub(crate) fn new(access: Box<TextAccess>, filter: Option<Filter>, slots: &mut Slots) -> TextMatch {
         let postings = match access.spans.len() {
             0..=SCANS_MAX => {
                 let scan = |span| IndexScan::new(slots.allot(), access.scan(span));

@@ -6,7 +6,7 @@ use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::aggregate::{Inner, InnerRows};
 use crate::{Result, Settings};
 
-pub struct UnionRows {
+pub(crate) struct UnionRows {
     input: Box<dyn Operator>,
     inner: Inner,
     /// Once the input has ended.
@@ -16,7 +16,7 @@ pub struct UnionRows {
 }
 
 impl UnionRows {
-    pub fn new(input: Box<dyn Operator>, inner: Inner, settings: Settings) -> UnionRows {
+    pub(crate) fn new(input: Box<dyn Operator>, inner: Inner, settings: Settings) -> UnionRows {
         UnionRows { input, inner, others: None, settings, tally: Tally::default() }
     }
 }

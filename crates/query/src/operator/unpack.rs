@@ -8,7 +8,7 @@ use arbor_lang::time_series::Unpack;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct UnpackRows {
+pub(crate) struct UnpackRows {
     input: Box<dyn Operator>,
     unpack: Unpack,
     waiting: IntoIter<DocBuf>,
@@ -17,7 +17,7 @@ pub struct UnpackRows {
 }
 
 impl UnpackRows {
-    pub fn new(input: Box<dyn Operator>, unpack: Unpack) -> UnpackRows {
+    pub(crate) fn new(input: Box<dyn Operator>, unpack: Unpack) -> UnpackRows {
         UnpackRows { input, unpack, waiting: Vec::new().into_iter(), buckets: 0, tally: Tally::default() }
     }
 }

@@ -9,7 +9,7 @@ use arbor_lang::stage::{Unwind, Unwound};
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
 
-pub struct UnwindRows {
+pub(crate) struct UnwindRows {
     input: Box<dyn Operator>,
     unwind: Unwind,
     /// The row that is being unwound, and what is left of its elements.
@@ -18,7 +18,7 @@ pub struct UnwindRows {
 }
 
 impl UnwindRows {
-    pub fn new(input: Box<dyn Operator>, unwind: Unwind) -> UnwindRows {
+    pub(crate) fn new(input: Box<dyn Operator>, unwind: Unwind) -> UnwindRows {
         UnwindRows { input, unwind, waiting: None, tally: Tally::default() }
     }
 }

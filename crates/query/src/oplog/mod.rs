@@ -49,7 +49,7 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query, interrupt: &In
         }
         let bounds = Bounds::of(spec.filter);
         let tail = OplogTail::new(&scope.feed, bounds, query, spec.await_data)?;
-        return Ok(Cursor::over_oplog(spec.namespace.clone(), tail));
+        return Ok(Cursor::over_rows(spec.namespace.clone(), tail));
     }
     let hinted = match spec.hint {
         Some(crate::Hint::Pattern(pattern)) => self::direction(Some(pattern))?,
@@ -90,7 +90,7 @@ fn directed(
     let scan = OplogScan::new(&scope.feed, bounds, direction)?;
     let root = pipeline.above(Box::new(scan), &settings);
     let plan = RunningPlan::new(scope.transactions.read()?, None, root, 0).releasable(scope);
-    written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+    written(scope, spec, sink, Cursor::over_rows(spec.namespace.clone(), plan), interrupt)
 }
 
 /// `{$natural: 1 | -1}`, alone.
@@ -103,7 +103,7 @@ fn direction(sort: Option<Doc<'_>>) -> Result<Option<Direction>> {
     }
 }
 
-/// The entries of a record.
-fn entries(record: &arbor_txn::record::Record, term: i64) -> Result<Vec<DocBuf>> {
-    arbor_oplog::entries(record, term).map_err(crate::feed::damaged)
+/// The entries of a record; their term is its epoch.
+fn entries(record: &arbor_txn::record::Record, epoch: u64) -> Result<Vec<DocBuf>> {
+    arbor_oplog::entries(record, epoch as i64).map_err(crate::feed::damaged)
 }

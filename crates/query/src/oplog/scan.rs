@@ -19,9 +19,8 @@ const PIECE_MIN: u64 = 16;
 const PIECE_MAX: u64 = 4096;
 const PIECE_BYTES_MAX: usize = 32 << 20;
 
-pub struct OplogScan {
+pub(super) struct OplogScan {
     transactions: Arc<Transactions>,
-    term: i64,
     direction: Direction,
     /// Range that is left to read: from here...
     from: Position,
@@ -35,7 +34,7 @@ pub struct OplogScan {
 }
 
 impl OplogScan {
-    pub fn new(feed: &Arc<Feed>, bounds: Bounds, direction: Direction) -> Result<OplogScan> {
+    pub(super) fn new(feed: &Arc<Feed>, bounds: Bounds, direction: Direction) -> Result<OplogScan> {
         let transactions = feed.transactions().clone();
         let at = |time: u64| transactions.history_at(time).map(|history| history.position());
         let end = feed.readable_end()?;
@@ -48,7 +47,6 @@ impl OplogScan {
         let first = transactions.log().first().max(Position(1));
         let from = if bounds.from == 0 { first } else { at(bounds.from)? };
         Ok(OplogScan {
-            term: feed.term(),
             direction,
             from,
             to: if bounds.from > bounds.to { from } else { to },
@@ -78,7 +76,7 @@ impl OplogScan {
             return Ok(false);
         };
         self.from = position.next();
-        self.ready.extend(entries(&record, self.term)?);
+        self.ready.extend(entries(&record, history.epoch())?);
         Ok(true)
     }
 
@@ -94,7 +92,7 @@ impl OplogScan {
             if position >= self.to {
                 break;
             }
-            let own = entries(&record, self.term)?;
+            let own = entries(&record, history.epoch())?;
             let size: usize = own.iter().map(|entry| entry.as_bytes().len()).sum();
             bytes += size;
             kept.push_back((position, size, own));

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::DocBuf;
 use arbor_lang::Filter;
+use arbor_store::Namespace;
 
 use super::{Bounds, entries};
-use crate::cursor::Filler;
+use crate::cursor::{Filler, RowSource};
 use crate::feed::{Feed, Follow, Interest, Next, Woken};
 use crate::operator::project;
 use crate::plan::Query;
@@ -22,12 +23,29 @@ const STEPS_PER_CHECK: u32 = 64;
 pub struct OplogTail {
     follow: Follow,
     query: Query,
-    term: i64,
     /// Entries still to be skipped, and to be returned.
     skip: u64,
     left: Option<u64>,
     ready: VecDeque<DocBuf>,
     awaits: bool,
+}
+
+impl RowSource for OplogTail {
+    /// Resolves once the next batch may have entries. None: the cursor does not wait.
+    fn woken(&self) -> Option<Woken> {
+        self.awaits.then(|| self.follow.woken().or_at_once(!self.ready.is_empty()))
+    }
+
+    fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> Result<bool> {
+        let interrupt = interrupt.without_deadline();
+        let until = Instant::now() + SEARCH_MAX;
+        filler.fill(|| self.next(&interrupt, until))?;
+        Ok(self.left == Some(0))
+    }
+
+    fn await_for(&mut self, _patience: Option<Duration>) -> bool {
+        self.awaits
+    }
 }
 
 impl OplogTail {
@@ -39,26 +57,12 @@ impl OplogTail {
         };
         Ok(OplogTail {
             follow: Follow::new(feed, Interest::Everything, from, 0)?,
-            term: feed.term(),
             skip: query.skip,
             left: query.limit,
             query,
             ready: VecDeque::new(),
             awaits,
         })
-    }
-
-    /// Resolves once the next batch may have entries. None: the cursor does not wait.
-    pub fn woken(&self) -> Option<Woken> {
-        self.awaits.then(|| self.follow.woken().or_at_once(!self.ready.is_empty()))
-    }
-
-    /// Returns true if nothing can follow.
-    pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
-        let interrupt = interrupt.without_deadline();
-        let until = Instant::now() + SEARCH_MAX;
-        filler.fill(|| self.next(&interrupt, until))?;
-        Ok(self.left == Some(0))
     }
 
     fn next(&mut self, interrupt: &Interrupt, until: Instant) -> Result<Option<DocBuf>> {
@@ -78,7 +82,7 @@ impl OplogTail {
                 continue;
             }
             match self.follow.advance()? {
-                Next::Record(arrival) => self.ready.extend(entries(arrival.record(), self.term)?),
+                Next::Record(arrival) => self.ready.extend(entries(arrival.record(), arrival.epoch)?),
                 Next::Passed => {}
                 Next::Nothing => return Ok(None),
             }

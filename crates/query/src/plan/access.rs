@@ -103,7 +103,7 @@ impl Solution {
 
 /// Result of planning.
 #[derive(Clone, Debug)]
-pub struct Plans {
+pub(crate) struct Plans {
     pub winner: Solution,
     pub rejected: Vec<Solution>,
     /// Costs of all, the winner first. Empty: there was nothing to compare.
@@ -111,11 +111,11 @@ pub struct Plans {
 }
 
 impl Plans {
-    pub fn only(winner: Solution) -> Plans {
+    pub(crate) fn only(winner: Solution) -> Plans {
         Plans { winner, rejected: Vec::new(), costs: Vec::new() }
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Solution> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Solution> {
         std::iter::once(&self.winner).chain(&self.rejected)
     }
 }

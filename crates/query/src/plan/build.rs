@@ -11,27 +11,37 @@ use crate::operator::{
 
 /// Allots the cursor slots of the leaves.
 #[derive(Debug, Default)]
-pub struct Slots(usize);
+pub(crate) struct Slots(usize);
 
 impl Slots {
-    pub fn allot(&mut self) -> Slot {
+    pub(crate) fn allot(&mut self) -> Slot {
         self.0 += 1;
         Slot(self.0 - 1)
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0
     }
 }
 
 /// The whole query: access, sort, skip, limit, projection.
-pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
+pub(crate) fn operator(
+    solution: &Solution,
+    query: &Query,
+    settings: &Settings,
+    slots: &mut Slots,
+) -> Box<dyn Operator> {
     let rows = rows(solution, query, slots);
     above(rows, solution, query, settings)
 }
 
 /// Like [`operator`], but from a decision.
-pub fn decided(decision: &mut Decision, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
+pub(crate) fn decided(
+    decision: &mut Decision,
+    query: &Query,
+    settings: &Settings,
+    slots: &mut Slots,
+) -> Box<dyn Operator> {
     let rows = decision.begun.take().unwrap_or_else(|| rows(&decision.winner, query, slots));
     above(rows, &decision.winner, query, settings)
 }
@@ -48,13 +58,14 @@ fn above(mut root: Box<dyn Operator>, solution: &Solution, query: &Query, settin
     if let Some(shown) = query.projection.as_ref().filter(|_| solution.covered.is_none()) {
         root = Box::new(Project::new(root, shown.projection.clone(), &query.filter, shown.spec.clone()));
     }
-    if query.show_record_id {
+    // a key alone is shown without the place of its document
+    if query.show_record_id && !query.return_key {
         root = Box::new(RecordIds::new(root));
     }
     root
 }
 
-pub fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Operator> {
+pub(crate) fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Operator> {
     if query.skip > 0 {
         root = Box::new(Skip::new(root, query.skip));
     }
@@ -66,7 +77,7 @@ pub fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Ope
 
 /// The rows in the order of the access: documents, or the keys that found them. A sort above keys finds no documents any
 /// more: [`crate::find`] refuses that.
-pub fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
+pub(super) fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
     if !query.return_key {
         return documents(solution, query, slots);
     }
@@ -128,6 +139,6 @@ fn sort_merge(merge: &Merge, query: &Query, slots: &mut Slots) -> SortMerge {
     SortMerge::new(scans, query.sort.clone().unwrap_or_default(), merge.distinct)
 }
 
-pub fn index_scan(access: &IndexAccess, slots: &mut Slots) -> IndexScan {
+pub(crate) fn index_scan(access: &IndexAccess, slots: &mut Slots) -> IndexScan {
     IndexScan::new(slots.allot(), access.clone())
 }

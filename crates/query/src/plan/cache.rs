@@ -20,7 +20,7 @@ use super::shape::ShapeHash;
 use crate::Result;
 
 /// COMPAT: MongoDB's internalQueryCacheEvictionRatio.
-pub const REPLAN_FACTOR: u64 = 10;
+pub(super) const REPLAN_FACTOR: u64 = 10;
 /// Entries of all collections.
 const ENTRIES_MAX: usize = 5000;
 
@@ -135,7 +135,7 @@ impl CachedPlan {
 }
 
 /// `createdFromQuery` and what the trial came to.
-pub fn details(query: &DocBuf, plan: &DocBuf, stats: &ArrayBuf, scores: &ArrayBuf) -> DocBuf {
+pub(super) fn details(query: &DocBuf, plan: &DocBuf, stats: &ArrayBuf, scores: &ArrayBuf) -> DocBuf {
     DocBuf::new()
         .with("createdFromQuery", query)
         .with("cachedPlan", plan)

@@ -15,29 +15,35 @@ use arbor_txn::View;
 use super::access::{Access, Branch, IndexAccess, Merge, Plans, ScanRange, Solution};
 use super::cost::{Cost, Reads};
 use super::index_bounds::IndexBounds;
+use super::index_filters::AllowedIndexes;
 use super::index_shape::{IndexShape, IndexSource};
 use super::predicate::{Readings, conjuncts};
 use super::query::{ChosenIndex, Query};
 use super::sort_merge::{SCANS_MAX, explode};
 use super::sort_order::{self, Direction};
+use super::summary;
 use super::{hinted_range, near, text, wildcard};
 use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
 const ESTIMATES_MAX: usize = 8;
 
-pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
+pub(crate) fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
     let plans = plans(view, collection, query)?;
     // bounds of many values are cut short when the statement is to stop
     stop::check()?;
-    Ok(plans)
+    match plans.winner.access {
+        Access::Collection(_) => summary::check_scan(collection, query).map(|()| plans),
+        _ => Ok(plans),
+    }
 }
 
 fn plans(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
     if let Some(near) = query.filter.near() {
         return near::plan(view, collection, query, near);
     }
-    let planner = Planner { view, collection, query };
+    let allowed = query.allowed.as_ref().map(|allowed| allowed.names(collection));
+    let planner = Planner { view, collection, query, allowed: allowed.as_deref() };
     if let Some(text) = query.filter.text() {
         return text::plan(collection, query, text, &|branch, others| planner.branch(branch, others));
     }
@@ -47,13 +53,21 @@ fn plans(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plan
     match &query.hint {
         Some(ChosenIndex::Natural(direction)) => Ok(Plans::only(planner.collection_scan(*direction))),
         Some(hint) => planner.hinted(hint),
-        None => planner.free(),
+        None => match &query.allowed {
+            Some(allowed) => planner.restricted(allowed),
+            None => planner.free(),
+        },
     }
 }
 
 /// The documents of a query by an index that the caller has chosen; None: it may lack some, or would be read whole.
-pub fn by_index(view: &dyn View, collection: &Collection, query: &Query, shape: &IndexShape) -> Option<Solution> {
-    let planner = Planner { view, collection, query };
+pub(crate) fn by_index(
+    view: &dyn View,
+    collection: &Collection,
+    query: &Query,
+    shape: &IndexShape,
+) -> Option<Solution> {
+    let planner = Planner { view, collection, query, allowed: None };
     let candidate = planner.candidate(shape.clone(), &Readings::new(&query.filter));
     // bounds that were cut short lack documents
     let fits = candidate.bounds.narrows() && planner.is_complete(&candidate) && stop::ended().is_ok();
@@ -64,6 +78,8 @@ struct Planner<'p> {
     view: &'p dyn View,
     collection: &'p Collection,
     query: &'p Query,
+    /// Names of the indexes that may be used. None: all.
+    allowed: Option<&'p [&'p str]>,
 }
 
 /// One index that the query could use.
@@ -91,6 +107,22 @@ impl Candidate {
 }
 
 impl Planner<'_> {
+    /// Plans with the allowed indexes; where they are no help, those of a filter leave a collection scan, and others are dropped.
+    fn restricted(&self, allowed: &AllowedIndexes) -> Result<Plans> {
+        let plans = self.free()?;
+        if allowed.is_filter || !matches!(plans.winner.access, Access::Collection(_)) {
+            return Ok(plans);
+        }
+        match allowed.natural() {
+            Some(direction) => Ok(Plans::only(self.collection_scan(direction))),
+            None => Planner { allowed: None, ..*self }.free(),
+        }
+    }
+
+    fn is_allowed(&self, shape: &IndexShape) -> bool {
+        self.allowed.is_none_or(|allowed| allowed.contains(&shape.name.as_str()))
+    }
+
     fn free(&self) -> Result<Plans> {
         let root = self.query.filter.root();
         if matches!(root, Node::AlwaysFalse) {
@@ -130,7 +162,8 @@ impl Planner<'_> {
     fn candidates(&self, readings: &Readings) -> impl Iterator<Item = Candidate> {
         let fixed = IndexShape::of(self.collection).into_iter().map(|shape| self.candidate(shape, readings));
         let wildcards = wildcard::candidates(self.collection, readings).into_iter();
-        fixed.chain(wildcards.map(|(shape, bounds)| self.with_bounds(shape, bounds)))
+        let all = fixed.chain(wildcards.map(|(shape, bounds)| self.with_bounds(shape, bounds)));
+        all.filter(|candidate| self.is_allowed(&candidate.shape))
     }
 
     fn candidate(&self, shape: IndexShape, readings: &Readings) -> Candidate {
@@ -428,7 +461,7 @@ fn id_equality_in(root: &Node) -> Option<(usize, &Value)> {
 }
 
 /// The filter without the conjuncts that the bounds settle.
-pub fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
+pub(super) fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
     let settled: HashSet<usize> = settled.iter().copied().collect();
     let rest = conjuncts(filter.root()).iter().enumerate().filter(|(at, _)| !settled.contains(at));
     let rest: Vec<Node> = rest.map(|(_, node)| node.clone()).collect();
@@ -436,11 +469,12 @@ pub fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
 }
 
 /// Same fields in the same order; 1 and 1.0 are the same direction.
-pub fn same_pattern(a: &DocBuf, b: &DocBuf) -> bool {
+pub(super) fn same_pattern(a: &DocBuf, b: &DocBuf) -> bool {
     let direction = |value: ValueRef<'_>| match value {
         ValueRef::Double(v) => i32::from(v < 0.0),
         ValueRef::Int64(v) => i32::from(v < 0),
         ValueRef::Int32(v) => i32::from(v < 0),
+        ValueRef::Decimal128(v) => i32::from(v.is_negative()),
         ValueRef::String(_) => 2,
         _ => 0,
     };

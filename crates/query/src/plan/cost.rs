@@ -18,7 +18,7 @@ const NARROWED_LEAST: f64 = 0.1;
 
 /// Source that one entry is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
+pub(crate) enum Reads {
     /// The key is enough.
     Key,
     /// The record itself, or an entry that holds the document.
@@ -29,7 +29,7 @@ pub enum Reads {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Estimated entries inside the bounds.
     pub keys: f64,
     /// Components after the first range that are bounded.
@@ -47,30 +47,30 @@ pub struct Cost {
 
 /// Measurements of a trial.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub(crate) struct Measured {
     pub works: u64,
     pub advanced: u64,
     pub ended: bool,
 }
 
 impl Cost {
-    pub fn guessed(&self) -> f64 {
+    pub(crate) fn guessed(&self) -> f64 {
         let keys = self.keys * NARROWED.powi(self.narrowing as i32);
         self.of(keys, if self.settled { 1.0 } else { ROWS_PER_HIT })
     }
 
     /// If every document that is read matches.
-    pub fn least(&self) -> f64 {
+    pub(crate) fn least(&self) -> f64 {
         self.of(self.keys * NARROWED_LEAST.powi(self.narrowing as i32), 1.0)
     }
 
     /// If nothing matches until the end.
-    pub fn most(&self) -> f64 {
+    pub(crate) fn most(&self) -> f64 {
         self.of(self.keys, if self.settled { 1.0 } else { f64::MAX })
     }
 
     /// With what a trial found in place of guesses.
-    pub fn measured(&self, seen: &Measured) -> f64 {
+    pub(crate) fn measured(&self, seen: &Measured) -> f64 {
         let works = seen.works.max(1) as f64;
         let hits = (seen.advanced as f64).max(0.5) / works;
         let keys = match seen.ended {

@@ -26,7 +26,7 @@ const CONTENDERS_MAX: usize = 8;
 const REPLAN_WORKS_MIN: u64 = 1000;
 
 /// The chosen plan, possibly started by a trial.
-pub struct Decision {
+pub(crate) struct Decision {
     pub winner: Solution,
     pub rejected: Vec<Solution>,
     /// Its rows, when a trial has begun it.
@@ -36,7 +36,7 @@ pub struct Decision {
 }
 
 /// Result of one plan in a trial.
-pub struct TrialResult {
+pub(crate) struct TrialResult {
     /// Score: 2 for the best plan, less for others.
     pub score: f64,
     pub returned: u64,
@@ -45,7 +45,7 @@ pub struct TrialResult {
 }
 
 /// Environment of a decision.
-pub struct Decider<'d> {
+pub(crate) struct Decider<'d> {
     pub view: &'d dyn View,
     pub collection: &'d Collection,
     pub interrupt: &'d Interrupt,
@@ -64,7 +64,7 @@ struct Judged {
 }
 
 impl<'d> Decider<'d> {
-    pub fn new(
+    pub(crate) fn new(
         database: &'d Database,
         view: &'d dyn View,
         collection: &'d Collection,
@@ -75,11 +75,11 @@ impl<'d> Decider<'d> {
     }
 
     /// As for a collection that was never asked before.
-    pub fn without_cache(self) -> Decider<'d> {
+    pub(crate) fn without_cache(self) -> Decider<'d> {
         Decider { cache: None, ..self }
     }
 
-    pub fn decide(&self, query: &Query, slots: &mut Slots) -> Result<Decision> {
+    pub(crate) fn decide(&self, query: &Query, slots: &mut Slots) -> Result<Decision> {
         let plans = choose::plan(self.view, self.collection, query)?;
         match rivals(&plans, self.trial_cost_min) {
             rivals if rivals.len() < 2 => Ok(Decision::untried(plans)),
@@ -140,7 +140,7 @@ fn judge(plans: &Plans, plan: usize, contender: Contender) -> Judged {
 }
 
 /// The shape of a query, and the key of its entry in the plan cache.
-pub fn hashes(query: &Query, plans: &Plans) -> (ShapeHash, ShapeHash) {
+pub(crate) fn hashes(query: &Query, plans: &Plans) -> (ShapeHash, ShapeHash) {
     let shape = ShapeHash::of(query);
     let mut names: Vec<String> = plans.all().map(Solution::name).collect();
     names.sort_unstable();
@@ -148,7 +148,7 @@ pub fn hashes(query: &Query, plans: &Plans) -> (ShapeHash, ShapeHash) {
 }
 
 impl Decision {
-    pub fn untried(plans: Plans) -> Decision {
+    pub(crate) fn untried(plans: Plans) -> Decision {
         Decision { winner: plans.winner, rejected: plans.rejected, begun: None, trial: Vec::new() }
     }
 
@@ -177,7 +177,7 @@ impl Judged {
 
 impl TrialResult {
     /// As `creationExecStats` and `allPlansExecution` have it.
-    pub fn doc(&self) -> DocBuf {
+    pub(crate) fn doc(&self) -> DocBuf {
         DocBuf::new()
             .with("nReturned", int(self.returned).as_ref())
             .with("executionTimeMillisEstimate", 0i32)
@@ -188,7 +188,7 @@ impl TrialResult {
     }
 }
 
-pub fn trial_docs(tried: &[TrialResult]) -> ArrayBuf {
+pub(crate) fn trial_docs(tried: &[TrialResult]) -> ArrayBuf {
     let mut docs = ArrayBuf::new();
     for one in tried {
         docs.push(&one.doc());

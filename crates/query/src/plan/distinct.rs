@@ -11,13 +11,15 @@ use super::sort_order::Direction;
 
 /// A scan whose entries have exactly the values that the matching documents have at `key`, in the first component.
 /// Null values require reading the document, which may lack the field.
-pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Option<IndexAccess> {
+pub(crate) fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Option<IndexAccess> {
     if query.hint.is_some() {
         return None;
     }
     let readings = Readings::new(&query.filter);
     let settled = conjuncts(query.filter.root()).len();
-    IndexShape::of(collection).into_iter().find_map(|shape| {
+    let allowed = query.allowed.as_ref().map(|allowed| allowed.names(collection));
+    let usable = |shape: &IndexShape| allowed.as_ref().is_none_or(|names| names.contains(&shape.name.as_str()));
+    IndexShape::of(collection).into_iter().filter(usable).find_map(|shape| {
         // an index with a collation stores no values
         let first = shape.parts.first().filter(|_| shape.collation.is_simple())?;
         if shape.source == IndexSource::Records || first.path != key || !first.is_plain() || first.is_multikey() {

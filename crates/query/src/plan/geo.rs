@@ -8,7 +8,7 @@ use super::index_shape::IndexShape;
 use super::interval::{Endpoint, Interval, Intervals};
 
 /// The keys of all documents that may pass the test. None: the component does not help.
-pub fn intervals(shape: &IndexShape, kind: FieldKind, test: &GeoTest) -> Option<Intervals> {
+pub(super) fn intervals(shape: &IndexShape, kind: FieldKind, test: &GeoTest) -> Option<Intervals> {
     match kind {
         FieldKind::Sphere => test.cells().map(of_cells),
         FieldKind::Plane => test.grid_ranges(shape.geo.as_ref()?.grid.as_ref()?).map(of_grid),
@@ -17,7 +17,7 @@ pub fn intervals(shape: &IndexShape, kind: FieldKind, test: &GeoTest) -> Option<
 }
 
 /// Returns intervals of everything inside the cells, and of the larger cells around them.
-pub fn of_cells(cells: &[i64]) -> Intervals {
+pub(super) fn of_cells(cells: &[i64]) -> Intervals {
     let mut intervals: Vec<Interval> = Vec::new();
     let mut around: Vec<i64> = Vec::new();
     for cell in cells {
@@ -31,7 +31,7 @@ pub fn of_cells(cells: &[i64]) -> Intervals {
     Intervals::of(intervals)
 }
 
-pub fn of_grid(ranges: Vec<GridRange>) -> Intervals {
+pub(super) fn of_grid(ranges: Vec<GridRange>) -> Intervals {
     Intervals::of(ranges.into_iter().map(|range| between(range.low, range.high)).collect())
 }
 

@@ -8,7 +8,7 @@ use super::index_shape::IndexShape;
 use super::key_bounds::Span;
 use crate::{Error, Result};
 
-pub fn without_hint() -> Error {
+pub(super) fn without_hint() -> Error {
     Error::Lang(arbor_lang::Error::location(
         51173,
         "When using min()/max() a hint of which index to use must be provided",
@@ -16,7 +16,12 @@ pub fn without_hint() -> Error {
 }
 
 /// `collation` is the statement's: strings cannot be compared with those of an index with another one.
-pub fn span(shape: &IndexShape, min: Option<&DocBuf>, max: Option<&DocBuf>, collation: &Collation) -> Result<Span> {
+pub(super) fn span(
+    shape: &IndexShape,
+    min: Option<&DocBuf>,
+    max: Option<&DocBuf>,
+    collation: &Collation,
+) -> Result<Span> {
     let low = min.map(|min| key(shape, min, collation)).transpose()?.unwrap_or_default();
     let high = max.map(|max| key(shape, max, collation)).transpose()?;
     if high.as_ref().is_some_and(|high| *high <= low) {

@@ -12,7 +12,7 @@ use super::texts::Texts;
 use super::value_bounds::Exact;
 
 /// `true`: every document that matches `query` matches `filter`.
-pub fn implies(query: &Filter, filter: &Filter) -> bool {
+pub(super) fn implies(query: &Filter, filter: &Filter) -> bool {
     nodes_imply(query.root(), filter.root(), Texts::of(filter.collation(), query.collation()))
 }
 

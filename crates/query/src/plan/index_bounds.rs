@@ -17,7 +17,7 @@ use super::predicate::Predicate;
 use super::value_bounds::Exact;
 
 #[derive(Clone, Debug)]
-pub struct IndexBounds {
+pub(super) struct IndexBounds {
     pub intervals: Vec<Intervals>,
     /// Conjuncts of the filter that the bounds say completely.
     pub settled: Vec<usize>,
@@ -26,7 +26,7 @@ pub struct IndexBounds {
 }
 
 impl IndexBounds {
-    pub fn of(shape: &IndexShape, predicates: &[Predicate]) -> IndexBounds {
+    pub(super) fn of(shape: &IndexShape, predicates: &[Predicate]) -> IndexBounds {
         let mut bounds = IndexBounds { intervals: Vec::new(), settled: Vec::new(), complete: !shape.sparse };
         let mut used: Vec<Vec<&Predicate>> = Vec::new();
         for (at, part) in shape.parts.iter().enumerate() {
@@ -74,16 +74,16 @@ impl IndexBounds {
     }
 
     /// The first component is bounded, so that less than the whole index is read.
-    pub fn narrows(&self) -> bool {
+    pub(super) fn narrows(&self) -> bool {
         self.intervals.first().is_some_and(|first| !first.is_full())
     }
 
     /// Leading components that are one value.
-    pub fn points(&self) -> usize {
+    pub(super) fn points(&self) -> usize {
         self.intervals.iter().take_while(|intervals| intervals.is_point()).count()
     }
 
-    pub fn keys(&self, shape: &IndexShape) -> KeyBounds {
+    pub(super) fn keys(&self, shape: &IndexShape) -> KeyBounds {
         KeyBounds::new(self.intervals.iter().zip(shape.parts.iter().map(|part| part.descending)))
     }
 }

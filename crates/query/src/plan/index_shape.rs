@@ -161,11 +161,11 @@ impl IndexShape {
 }
 
 #[cfg(test)]
-pub mod testing {
+pub(crate) mod testing {
     use super::*;
 
     /// `"a, -b, c*"`: `-` is descending, `*` has arrays at its last name, `**` at its first.
-    pub fn shape(text: &str) -> IndexShape {
+    pub(crate) fn shape(text: &str) -> IndexShape {
         let part = |text: &str| {
             let path = text.trim_matches(['-', '*', ' ']);
             let arrays = match text.matches('*').count() {

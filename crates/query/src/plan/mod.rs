@@ -13,9 +13,10 @@
 //! | `texts.rs` | strings under the collation of an index |
 //! | `cost.rs`, `decide.rs`, `trial.rs` | the cost of a plan; the decision among candidates, by trial where costs are near |
 //! | `shape.rs`, `cache.rs` | queries without their constants; the plans that won, by shape |
+//! | `index_filters.rs` | which indexes a query may use |
 //! | `geo.rs`, `near.rs` | places as bounds; documents by distance |
 //! | `distinct.rs` | `distinct` from an index alone |
-//! | `usage.rs` | noting which indexes are used |
+//! | `usage.rs`, `summary.rs` | noting which indexes are used; the plans of a statement in a line |
 //! | `build.rs` | from the chosen plan to operators |
 
 mod access;
@@ -29,6 +30,7 @@ mod geo;
 mod hinted_range;
 mod implication;
 mod index_bounds;
+mod index_filters;
 mod index_shape;
 mod interval;
 mod key_bounds;
@@ -38,6 +40,7 @@ mod query;
 mod shape;
 mod sort_merge;
 mod sort_order;
+pub mod summary;
 mod text;
 mod texts;
 mod trial;
@@ -45,19 +48,28 @@ mod usage;
 mod value_bounds;
 mod wildcard;
 
-pub use access::{Access, IndexAccess, ScanRange, Solution};
-pub use build::{Slots, decided, index_scan, operator, skip_and_limit};
+pub(crate) use access::{Access, IndexAccess, ScanRange, Solution};
+pub(crate) use build::{Slots, decided, index_scan, operator, skip_and_limit};
 pub use cache::PlanCache;
-pub use choose::{by_index, plan};
-pub use decide::{Decider, Decision, hashes, trial_docs};
-pub use distinct::distinct_access;
-pub use index_shape::{IndexShape, IndexSource};
-pub use key_bounds::{KeyBounds, Span, Verdict};
-pub use near::NearAccess;
-pub use predicate::conjuncts;
-pub use query::{ChosenIndex, Query, ShownAs, score_required};
+pub(crate) use choose::{by_index, plan};
+pub(crate) use decide::{Decider, Decision, hashes, trial_docs};
+pub(crate) use distinct::distinct_access;
+pub use index_filters::{AllowedIndexes, DocOrName, FilteredQuery, IndexFilters};
+pub(crate) use index_shape::{IndexPart, IndexShape, IndexSource};
+pub(crate) use key_bounds::{KeyBounds, Span, Verdict};
+pub(crate) use near::NearAccess;
+pub(crate) use predicate::conjuncts;
+pub(crate) use query::{ChosenIndex, Query, ShownAs, score_required};
 pub use shape::ShapeHash;
-pub use sort_order::Direction;
-pub use text::TextAccess;
-pub use usage::{note_scan, note_use};
-pub use wildcard::PATH as WILDCARD_PATH;
+pub(crate) use sort_order::Direction;
+pub(crate) use text::TextAccess;
+pub(crate) use usage::{note_distinct, note_use};
+pub(crate) use wildcard::PATH as WILDCARD_PATH;
+
+/// Returns the spans of keys that documents which match can have, `max` at most.
+pub(crate) fn key_spans(shape: &IndexShape, filter: &arbor_lang::Filter, max: usize) -> Vec<Span> {
+    let texts = texts::Texts::of(&shape.collation, filter.collation());
+    let bounds = index_bounds::IndexBounds::of(shape, &predicate::predicates(filter.root(), texts));
+    let keys = bounds.keys(shape);
+    if keys.is_empty() { Vec::new() } else { keys.hulls(max) }
+}

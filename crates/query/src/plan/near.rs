@@ -103,7 +103,7 @@ impl NearAccess {
     }
 }
 
-pub fn plan(view: &dyn View, collection: &Collection, query: &Query, near: &Near) -> Result<Plans> {
+pub(super) fn plan(view: &dyn View, collection: &Collection, query: &Query, near: &Near) -> Result<Plans> {
     if matches!(query.hint, Some(ChosenIndex::Natural(_))) {
         return Err(Error::bad_value("geoNear expression not allowed with $natural sort order/hint"));
     }
@@ -187,6 +187,11 @@ fn only_path(collection: &Collection, near: &Near) -> Result<arbor_lang::Path> {
             }
             (None, _) => {}
         }
+    }
+    let of_places =
+        |shape: &IndexShape| shape.parts.iter().any(|part| matches!(part.kind, FieldKind::Sphere | FieldKind::Plane));
+    if shapes.iter().any(of_places) {
+        return Err(no_index(collection));
     }
     let message = "$geoNear requires a 2d or 2dsphere index, but none were found";
     Err(Error::new(Code::INDEX_NOT_FOUND, message))

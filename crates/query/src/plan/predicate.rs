@@ -14,7 +14,7 @@ use super::value_bounds::{self, Bounds, Exact};
 
 /// One path and the values that every matching document has there.
 #[derive(Clone, Debug)]
-pub struct Predicate {
+pub(super) struct Predicate {
     pub path: String,
     pub bounds: Bounds,
     /// Which of the filter's conjuncts it was read from.
@@ -30,14 +30,14 @@ pub struct Predicate {
 impl Predicate {
     /// Every document that matches has the field. Below an array `{ $ne: null }` is true of elements that could not have
     /// the field: `{ "a.b": { $ne: null } }` of `{ a: [1] }`.
-    pub fn proves_field(&self) -> bool {
+    pub(super) fn proves_field(&self) -> bool {
         self.bounds.needs_field && !(self.bounds.single_key_only && self.path.contains('.'))
     }
 }
 
 /// One `$elemMatch`: its predicates hold for one and the same element of the array at `path`.
 #[derive(Clone, Debug)]
-pub struct Element {
+pub(super) struct Element {
     pub id: usize,
     pub path: String,
 }
@@ -46,7 +46,7 @@ pub struct Element {
 const PREDICATES_MAX: usize = 4096;
 
 /// The conjuncts of a filter: the parts that must all be true.
-pub fn conjuncts(root: &Node) -> &[Node] {
+pub(crate) fn conjuncts(root: &Node) -> &[Node] {
     match root {
         Node::And(nodes) => nodes,
         other => std::slice::from_ref(other),
@@ -54,7 +54,7 @@ pub fn conjuncts(root: &Node) -> &[Node] {
 }
 
 /// `texts`: how the index that they are for sees strings.
-pub fn predicates(root: &Node, texts: Texts<'_>) -> Vec<Predicate> {
+pub(super) fn predicates(root: &Node, texts: Texts<'_>) -> Vec<Predicate> {
     let mut collector = Collector { texts, found: Vec::new(), conjunct: 0, elements: 0 };
     for (conjunct, node) in conjuncts(root).iter().enumerate() {
         collector.conjunct = conjunct;
@@ -88,17 +88,17 @@ impl Place {
 }
 
 /// The predicates of one filter as indexes of different collations see them, made once for each.
-pub struct Readings<'f> {
+pub(super) struct Readings<'f> {
     filter: &'f Filter,
     made: RefCell<Vec<(Collation, Rc<[Predicate]>)>>,
 }
 
 impl<'f> Readings<'f> {
-    pub fn new(filter: &'f Filter) -> Readings<'f> {
+    pub(super) fn new(filter: &'f Filter) -> Readings<'f> {
         Readings { filter, made: RefCell::default() }
     }
 
-    pub fn of(&self, index: &Collation) -> Rc<[Predicate]> {
+    pub(super) fn of(&self, index: &Collation) -> Rc<[Predicate]> {
         let mut made = self.made.borrow_mut();
         if let Some((_, known)) = made.iter().find(|(known, _)| known == index) {
             return known.clone();

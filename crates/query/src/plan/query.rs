@@ -5,8 +5,11 @@ use arbor_lang::metadata::mentions;
 use arbor_lang::projection::ProjectionKind;
 use arbor_lang::{Code, Context, Error, Filter, MetaKind, Projection, Result, SortPattern};
 
+use std::sync::Arc;
+
 use arbor_store::Namespace;
 
+use super::index_filters::AllowedIndexes;
 use super::sort_order::Direction;
 use crate::Hint;
 
@@ -28,6 +31,10 @@ pub struct Query {
     /// The sort key of a row, and the key of its record, are requested.
     pub shows_sort_key: bool,
     pub shows_record_id: bool,
+    /// Only these indexes may be used. None: all.
+    pub allowed: Option<Arc<AllowedIndexes>>,
+    /// Shapes of the stages right above it that MongoDB plans together with the query.
+    pub above: String,
 }
 
 /// A projection with the document that it was parsed from.
@@ -63,6 +70,8 @@ impl Query {
             scored: false,
             shows_sort_key: false,
             shows_record_id: false,
+            allowed: None,
+            above: String::new(),
         }
     }
 
@@ -127,7 +136,7 @@ impl Query {
 }
 
 /// The error for asking for the score where nothing is searched.
-pub fn score_required<E: From<Error>>() -> E {
+pub(crate) fn score_required<E: From<Error>>() -> E {
     Error::location(40218, "query requires text score metadata, but it is not available").into()
 }
 

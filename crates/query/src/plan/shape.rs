@@ -22,24 +22,11 @@ impl ShapeHash {
         projection: Option<Doc<'_>>,
         collation: Collation,
     ) -> Result<ShapeHash> {
-        let context = &Context { collation, ..Context::new(0) };
-        let mut query = Query::parse(filter, None, context)?;
-        query.sort_by(sort, context)?;
-        query.show(projection, context)?;
-        Ok(ShapeHash::of(&query))
+        Ok(hash(&text_of_find(filter, sort, projection, collation)?))
     }
 
     pub fn of(query: &Query) -> ShapeHash {
-        let mut text = String::new();
-        of_filter(filter_doc::of_filter(&query.filter).as_doc(), &mut text);
-        let sort = query.sort.as_ref().map(pattern_doc).unwrap_or_default();
-        let projection = query.projection.as_ref().map(|shown| shown.spec.clone()).unwrap_or_default();
-        text.push_str(&format!("|{}|", sort.as_doc()));
-        of_projection(&projection, &mut text);
-        if !query.filter.collation().is_simple() {
-            text.push_str(&format!("|{}", query.filter.collation().to_doc().as_doc()));
-        }
-        hash(&text)
+        hash(&(text_of(query) + &query.above))
     }
 
     /// Adds the names of the candidate plans.
@@ -50,6 +37,34 @@ impl ShapeHash {
     pub fn text(self) -> String {
         format!("{:08X}", self.0)
     }
+}
+
+/// Returns the shape of a `find` by its documents.
+pub(super) fn text_of_find(
+    filter: Doc<'_>,
+    sort: Option<Doc<'_>>,
+    projection: Option<Doc<'_>>,
+    collation: Collation,
+) -> Result<String> {
+    let context = &Context { collation, ..Context::new(0) };
+    let mut query = Query::parse(filter, None, context)?;
+    query.sort_by(sort, context)?;
+    query.show(projection, context)?;
+    Ok(text_of(&query))
+}
+
+/// Returns the shape of a query as a text.
+pub(super) fn text_of(query: &Query) -> String {
+    let mut text = String::new();
+    of_filter(filter_doc::of_filter(&query.filter).as_doc(), &mut text);
+    let sort = query.sort.as_ref().map(pattern_doc).unwrap_or_default();
+    let projection = query.projection.as_ref().map(|shown| shown.spec.clone()).unwrap_or_default();
+    text.push_str(&format!("|{}|", sort.as_doc()));
+    of_projection(&projection, &mut text);
+    if !query.filter.collation().is_simple() {
+        text.push_str(&format!("|{}", query.filter.collation().to_doc().as_doc()));
+    }
+    text
 }
 
 fn hash(value: &impl Hash) -> ShapeHash {
@@ -66,6 +81,7 @@ fn of_filter(filter: Doc<'_>, text: &mut String) {
         match (name, value) {
             ("$and" | "$or" | "$nor", ValueRef::Array(parts)) => of_parts(parts, text),
             ("$not" | "$elemMatch", ValueRef::Document(inner)) => of_filter(inner, text),
+            ("$jsonSchema", ValueRef::Document(schema)) => text.push_str(&schema.to_string()),
             (name, ValueRef::Document(inner)) if !name.starts_with('$') => of_filter(inner, text),
             _ => text.push('?'),
         }

@@ -9,11 +9,15 @@ use super::interval::{Interval, Intervals};
 use super::sort_order::{self, Direction};
 
 /// Scans that one merge may have. COMPAT: MongoDB's internalQueryMaxScansToExplode.
-pub const SCANS_MAX: usize = 200;
+pub(super) const SCANS_MAX: usize = 200;
 
 /// The bounds of one scan for each combination of values in front of what is sorted by, and the direction in which each
 /// gives the order. None: they do not give it, or there are too many.
-pub fn explode(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) -> Option<(Vec<IndexBounds>, Direction)> {
+pub(super) fn explode(
+    shape: &IndexShape,
+    bounds: &IndexBounds,
+    sort: &[SortPart],
+) -> Option<(Vec<IndexBounds>, Direction)> {
     let mut scans = vec![bounds.clone()];
     for (at, intervals) in bounds.intervals.iter().enumerate() {
         let points = intervals.as_slice();

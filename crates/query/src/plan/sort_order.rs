@@ -26,7 +26,7 @@ impl Direction {
 /// The direction in which the scan gives the order; None: it does not.
 ///
 /// Components that the bounds restrict to one value are skipped.
-pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) -> Option<Direction> {
+pub(super) fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) -> Option<Direction> {
     let mut found = None;
     let mut at = 0;
     for part in sort {

@@ -48,7 +48,7 @@ impl TextAccess {
 type PlanBranch<'p> = dyn Fn(&Node, &[Node]) -> Result<Option<Branch>> + 'p;
 
 /// `branch` plans another branch of an `$or` that contains `$text`.
-pub fn plan(collection: &Collection, query: &Query, text: &TextNode, branch: &PlanBranch<'_>) -> Result<Plans> {
+pub(super) fn plan(collection: &Collection, query: &Query, text: &TextNode, branch: &PlanBranch<'_>) -> Result<Plans> {
     if query.hint.is_some() || query.min.is_some() || query.max.is_some() {
         return Err(Error::bad_value("text and hint not allowed in same query"));
     }

@@ -10,18 +10,18 @@ use arbor_bson::Value;
 use arbor_lang::Collation;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Texts<'c> {
+pub(super) struct Texts<'c> {
     index: &'c Collation,
     same: bool,
 }
 
 impl<'c> Texts<'c> {
-    pub fn of(index: &'c Collation, statement: &Collation) -> Texts<'c> {
+    pub(super) fn of(index: &'c Collation, statement: &Collation) -> Texts<'c> {
         Texts { index, same: index == statement }
     }
 
     /// Returns a value of the statement as the index stores it. None: nothing is known about it.
-    pub fn value<'v>(self, value: &'v Value) -> Option<Cow<'v, Value>> {
+    pub(super) fn value<'v>(self, value: &'v Value) -> Option<Cow<'v, Value>> {
         match value.as_ref() {
             own if !Collation::touches(own) => Some(Cow::Borrowed(value)),
             _ if !self.same => None,
@@ -31,12 +31,12 @@ impl<'c> Texts<'c> {
     }
 
     /// Returns true if strings with a common prefix are adjacent.
-    pub fn has_prefixes(self) -> bool {
+    pub(super) fn has_prefixes(self) -> bool {
         self.index.is_simple()
     }
 
     /// Equal predicates of two statements with these collations are true of the same strings.
-    pub fn is_same(self) -> bool {
+    pub(super) fn is_same(self) -> bool {
         self.same
     }
 }

@@ -24,10 +24,10 @@ const ROWS_MAX: usize = 101;
 /// Size of these rows after which it has.
 const BYTES_MAX: usize = 4 << 20;
 /// Works of one plan in all. COMPAT: MongoDB's internalQueryPlanEvaluationWorks.
-pub const WORKS_MAX: u64 = 10_000;
+pub(super) const WORKS_MAX: u64 = 10_000;
 
 /// One plan on trial.
-pub struct Contender {
+pub(super) struct Contender {
     operator: Box<dyn Operator>,
     found: VecDeque<Row>,
     bytes: usize,
@@ -38,7 +38,7 @@ pub struct Contender {
 }
 
 /// Input shared by all contenders.
-pub struct Trial<'t> {
+pub(super) struct Trial<'t> {
     pub query: &'t Query,
     pub view: &'t dyn View,
     pub collection: &'t Collection,
@@ -47,7 +47,7 @@ pub struct Trial<'t> {
 
 impl Trial<'_> {
     /// Runs the first plan alone, up to `head_start` works. When that is not enough, all of them.
-    pub fn run(&self, solutions: &[&Solution], slots: &mut Slots, head_start: u64) -> Result<Vec<Contender>> {
+    pub(super) fn run(&self, solutions: &[&Solution], slots: &mut Slots, head_start: u64) -> Result<Vec<Contender>> {
         let mut contenders: Vec<Contender> =
             solutions.iter().map(|solution| Contender::new(solution, self.query, slots)).collect();
         let mut run = Run::new(self.view, Some(self.collection), self.interrupt, slots.count());
@@ -68,6 +68,8 @@ impl Trial<'_> {
             }
         }
         contenders.iter_mut().for_each(|contender| contender.operator.suspend(&mut run));
+        // T2: what the winner read comes back with its rows
+        run.examined = Examined::default();
         if contenders.iter().all(|contender| contender.failed.is_some())
             && let Some(error) = contenders.first_mut().and_then(|first| first.failed.take())
         {
@@ -121,25 +123,25 @@ impl Contender {
         self.ended || self.found.len() >= rows_max || self.bytes >= BYTES_MAX
     }
 
-    pub fn measured(&self) -> Option<Measured> {
+    pub(super) fn measured(&self) -> Option<Measured> {
         let advanced = self.found.len() as u64;
         self.failed.is_none().then_some(Measured { works: self.works, advanced, ended: self.ended })
     }
 
-    pub fn explain(&self) -> DocBuf {
+    pub(super) fn explain(&self) -> DocBuf {
         self.operator.explain(Detail::Execution)
     }
 
-    pub fn plan(&self) -> DocBuf {
+    pub(super) fn plan(&self) -> DocBuf {
         self.operator.explain(Detail::Plan)
     }
 
-    pub fn returned(&self) -> u64 {
+    pub(super) fn returned(&self) -> u64 {
         self.found.len() as u64
     }
 
     /// The rows from the first one on.
-    pub fn resume(self) -> Box<dyn Operator> {
+    pub(super) fn resume(self) -> Box<dyn Operator> {
         Box::new(Resumed::new(self.operator, self.found, self.examined))
     }
 }

@@ -3,21 +3,28 @@
 use arbor_store::Collection;
 
 use super::access::{Access, IndexAccess, Solution};
-use super::index_shape::IndexSource;
+use super::{index_shape::IndexSource, summary};
 
 /// To be called once for each execution of a plan. Each index counts once for each scan of it.
-pub fn note_use(collection: &Collection, solution: &Solution) {
+pub(crate) fn note_use(collection: &Collection, solution: &Solution) {
+    summary::note_plan(collection, solution);
     match &solution.access {
         Access::Record { .. } => collection.usage.id_index.note(),
         Access::Collection(_) => collection.usage.scans.note(),
-        Access::Index(access) => note_scan(collection, access),
-        Access::Or(branches) => branches.iter().for_each(|branch| note_scan(collection, &branch.access)),
-        Access::Merge(merge) => merge.scans.iter().for_each(|access| note_scan(collection, access)),
+        Access::Index(access) => count_scan(collection, access),
+        Access::Or(branches) => branches.iter().for_each(|branch| count_scan(collection, &branch.access)),
+        Access::Merge(merge) => merge.scans.iter().for_each(|access| count_scan(collection, access)),
         _ => {}
     }
 }
 
-pub fn note_scan(collection: &Collection, access: &IndexAccess) {
+/// As [`note_use`], for `distinct` from an index.
+pub(crate) fn note_distinct(collection: &Collection, access: &IndexAccess) {
+    summary::note_index("DISTINCT_SCAN", collection, access);
+    count_scan(collection, access);
+}
+
+fn count_scan(collection: &Collection, access: &IndexAccess) {
     match access.shape.source {
         IndexSource::Records => collection.usage.id_index.note(),
         IndexSource::Natural => collection.usage.scans.note(),

@@ -12,7 +12,7 @@ use super::texts::Texts;
 
 /// Condition under which a key inside means that its document matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Exact {
+pub(super) enum Exact {
     Never,
     /// As long as each document has one key (no array on the path).
     SingleKey,
@@ -20,7 +20,7 @@ pub enum Exact {
 }
 
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub(super) struct Bounds {
     pub intervals: Intervals,
     pub exact: Exact,
     /// A document without the path cannot match (so that a sparse index has all that match).
@@ -39,11 +39,11 @@ impl Bounds {
     }
 
     /// Missing, null and undefined; also what `$exists: false` may be.
-    pub fn absent() -> Bounds {
+    pub(super) fn absent() -> Bounds {
         Bounds { needs_field: false, ..Bounds::inexact(null_or_undefined()) }
     }
 
-    pub fn present() -> Bounds {
+    pub(super) fn present() -> Bounds {
         Bounds::inexact(Intervals::full())
     }
 }
@@ -52,7 +52,7 @@ fn null_or_undefined() -> Intervals {
     Intervals::of(vec![Interval::point(Value::Undefined), Interval::point(Value::Null)])
 }
 
-pub fn of_compare(op: Compare, value: &Value, texts: Texts<'_>) -> Option<Bounds> {
+pub(super) fn of_compare(op: Compare, value: &Value, texts: Texts<'_>) -> Option<Bounds> {
     if op == Compare::Eq {
         return of_equality(value, texts);
     }
@@ -95,7 +95,7 @@ fn of_equality(value: &Value, texts: Texts<'_>) -> Option<Bounds> {
     }
 }
 
-pub fn of_in(membership: &In, texts: Texts<'_>) -> Option<Bounds> {
+pub(super) fn of_in(membership: &In, texts: Texts<'_>) -> Option<Bounds> {
     let mut intervals = Vec::new();
     let (mut exact, mut needs_field) = (Exact::Always, true);
     for value in &membership.values {
@@ -112,7 +112,7 @@ pub fn of_in(membership: &In, texts: Texts<'_>) -> Option<Bounds> {
     Some(Bounds { intervals: Intervals::of(intervals), exact, needs_field, single_key_only: false })
 }
 
-pub fn of_regex(regex: &Regex, texts: Texts<'_>) -> Bounds {
+pub(super) fn of_regex(regex: &Regex, texts: Texts<'_>) -> Bounds {
     let own = Value::Regex { pattern: regex.pattern.clone(), options: regex.options.clone() };
     let strings = match regex.literal_prefix().filter(|_| texts.has_prefixes()) {
         Some(prefix) => {
@@ -124,13 +124,13 @@ pub fn of_regex(regex: &Regex, texts: Texts<'_>) -> Bounds {
     Bounds::inexact(Intervals::of(vec![strings, Interval::point(own)]))
 }
 
-pub fn of_numbers() -> Bounds {
+pub(super) fn of_numbers() -> Bounds {
     let numbers = Interval::new(number(f64::NAN), number(f64::INFINITY));
     Bounds::inexact(Intervals::of(vec![numbers]))
 }
 
 /// The negation of exact bounds.
-pub fn complement(bounds: &Bounds) -> Option<Bounds> {
+pub(super) fn complement(bounds: &Bounds) -> Option<Bounds> {
     if bounds.exact == Exact::Never || bounds.single_key_only {
         return None;
     }
@@ -146,7 +146,7 @@ pub fn complement(bounds: &Bounds) -> Option<Bounds> {
 ///
 /// Undefined stays inside, since it is the key of an empty array, which is not null. Below an array a null key may come
 /// from an element that has no such field and is not null either, hence `single_key_only`.
-pub fn complement_of_null(others: Option<&Bounds>) -> Option<Bounds> {
+pub(super) fn complement_of_null(others: Option<&Bounds>) -> Option<Bounds> {
     let mut excluded = Intervals::point(Value::Null);
     if let Some(others) = others {
         if others.exact != Exact::Always {

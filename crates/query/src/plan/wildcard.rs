@@ -15,12 +15,12 @@ use super::interval::{Endpoint, Interval, Intervals};
 use super::predicate::{Predicate, Readings};
 
 /// The component with the path, as MongoDB shows it.
-pub const PATH: &str = "$_path";
+pub(crate) const PATH: &str = "$_path";
 /// The component with the value, of any path.
 const VALUE: &str = "$_value";
 
 /// Returns every use of a wildcard index for a part of the filter. The bounds of all narrow.
-pub fn candidates(collection: &Collection, readings: &Readings) -> Vec<(IndexShape, IndexBounds)> {
+pub(super) fn candidates(collection: &Collection, readings: &Readings) -> Vec<(IndexShape, IndexBounds)> {
     let mut found = Vec::new();
     for (at, index) in collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden) {
         let Some(wildcard) = index.generator.wildcard() else { continue };

@@ -1,5 +1,7 @@
 //! `count`.
 
+use arbor_lang::Context;
+
 use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
 use crate::{AggregateSpec, CountSpec, Interrupt, Result, Scope, Settings, aggregate};
@@ -8,10 +10,12 @@ use crate::{AggregateSpec, CountSpec, Interrupt, Result, Scope, Settings, aggreg
 /// without reading documents.
 pub fn count(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     interrupt.check()?;
-    let query = Query::parse(spec.query, spec.hint, &scope.context(&spec.namespace, spec.collation.as_ref(), None)?)?;
+    let context = scope.context(&spec.namespace, spec.collation.as_ref(), None)?;
+    let query = Query::parse(spec.query, spec.hint, &Context { without_times: true, ..context })?;
     let Some((collection, view)) = scope.snapshot(&spec.namespace)? else {
         return count_view(scope, spec, interrupt);
     };
+    let query = scope.constrained(&collection, &query);
     if query.filter.matches_everything() && query.hint.is_none() {
         let all = arbor_store::count(&view, &collection)?;
         return Ok(all.saturating_sub(spec.skip).min(spec.limit.unwrap_or(u64::MAX)));
@@ -36,7 +40,7 @@ fn count_view(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) ->
 }
 
 /// Returns an operator with one row per document; documents are read only if the index does not settle the filter.
-pub fn counting_operator(
+pub(crate) fn counting_operator(
     settings: &Settings,
     solution: &Solution,
     query: &Query,
@@ -52,7 +56,7 @@ pub fn counting_operator(
     plan::skip_and_limit(bare, query)
 }
 
-pub fn count_rows(root: &mut dyn Operator, run: &mut Run<'_>, spec: &CountSpec<'_>) -> Result<u64> {
+pub(crate) fn count_rows(root: &mut dyn Operator, run: &mut Run<'_>, spec: &CountSpec<'_>) -> Result<u64> {
     let stop = spec.limit.map(|limit| limit.saturating_add(spec.skip));
     let mut found = 0;
     while stop.is_none_or(|stop| found < stop) && root.next(run)?.is_some() {

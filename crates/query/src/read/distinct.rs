@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use arbor_bson::{ArrayBuf, Doc, ValueRef};
-use arbor_lang::Collation;
 use arbor_lang::path::{Leaf, Path};
+use arbor_lang::{Collation, Context};
 
 use crate::operator::{DistinctScan, Run};
 use crate::plan::{self, Query, Slots};
@@ -15,13 +15,15 @@ use crate::{AggregateSpec, BatchLimit, DistinctSpec, Error, Interrupt, Result, S
 pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
     interrupt.check()?;
     let context = scope.context(&spec.namespace, spec.collation.as_ref(), None)?;
+    let context = Context { without_times: true, ..context };
     let query = Query::parse(spec.query, spec.hint, &context)?;
     let mut values = Values { collation: context.collation, ..Values::default() };
     let Some((collection, view)) = scope.snapshot(&spec.namespace)? else {
         return distinct_of_view(scope, spec, interrupt);
     };
+    let query = scope.constrained(&collection, &query);
     if let Some(access) = plan::distinct_access(&collection, spec.key, &query) {
-        plan::note_scan(&collection, &access);
+        plan::note_distinct(&collection, &access);
         let mut slots = Slots::default();
         let mut scan = DistinctScan::new(plan::index_scan(&access, &mut slots));
         let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 
+use arbor_base::work;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::metadata::mentions;
 use arbor_lang::projection::ProjectionKind;
 use arbor_lang::{Context, Filter, MetaKind, Projection};
 use arbor_store::Namespace;
 
+use crate::plan::summary;
 use crate::plan::{self, Access, Decider, Query, Slots};
 use crate::running_plan::RunningPlan;
 use crate::source::Source;
@@ -45,6 +47,7 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
     let settings = scope.settings.with_disk_use(spec.allow_disk_use);
+    let query = scope.constrained(&collection, &query);
     let mut slots = Slots::default();
     let mut decision = Decider::new(scope, &view, &collection, interrupt).decide(&query, &mut slots)?;
     let winner = &decision.winner;
@@ -54,10 +57,10 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
     }
     let root = plan::decided(&mut decision, &query, &settings, &mut slots);
     let plan = RunningPlan::new(view, Some(collection), root, slots.count()).releasable(scope);
-    Ok(Cursor::over_plan(spec.namespace.clone(), plan))
+    Ok(Cursor::over_rows(spec.namespace.clone(), plan))
 }
 
-pub fn query_of(scope: &Scope<'_>, spec: &FindSpec<'_>) -> Result<Query> {
+pub(crate) fn query_of(scope: &Scope<'_>, spec: &FindSpec<'_>) -> Result<Query> {
     let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.filter, spec.hint, &context)?;
     query.sort_by(spec.sort, &context)?;
@@ -91,8 +94,13 @@ fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
     plain.then_some(id)
 }
 
+/// Returns true for a query that is answered by a lookup of one `_id`.
+pub fn is_point_query(spec: &FindSpec<'_>) -> bool {
+    id_of_point_query(spec).is_some()
+}
+
 /// The value in `{ _id: value }`.
-pub fn id_equality(filter: Doc<'_>) -> Option<ValueRef<'_>> {
+pub(super) fn id_equality(filter: Doc<'_>) -> Option<ValueRef<'_>> {
     let mut fields = filter.iter();
     match (fields.next(), fields.next()) {
         (Some(("_id", value)), None) if is_value(value) => Some(value),
@@ -128,6 +136,11 @@ fn find_by_id(scope: &Scope<'_>, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Resul
         Some(projection) => Some(parse_projection(scope, spec, projection)?),
         None => None,
     };
+    summary::note_stage("IDHACK");
+    work::note(|work| {
+        work.keys_examined += 1;
+        work.documents_examined += u64::from(record.is_some());
+    });
     let document = match (record, projection) {
         (Some(record), Some(projection)) => Some(projection.apply(record.as_doc(), None)?),
         (record, _) => record,

@@ -7,5 +7,5 @@ mod find;
 pub use count::count;
 pub(crate) use count::{count_rows, counting_operator};
 pub use distinct::distinct;
-pub use find::find;
 pub(crate) use find::query_of;
+pub use find::{find, is_point_query};

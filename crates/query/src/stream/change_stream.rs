@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::{DocBuf, ValueRef, identical};
 use arbor_lang::{Code, text};
+use arbor_store::Namespace;
 
 use super::event::{EventBuilder, StreamEvent};
 use super::images::Images;
@@ -15,7 +16,7 @@ use super::split::split;
 use super::start::{Start, trimmed};
 use super::target::Target;
 use super::token::Token;
-use crate::cursor::Filler;
+use crate::cursor::{Filler, RowSource};
 use crate::feed::{Arrival, Follow, Next, Woken, damaged};
 use crate::{Database, Error, Interrupt, Result};
 
@@ -41,6 +42,38 @@ pub struct ChangeStream {
     resume: Token,
 }
 
+impl RowSource for ChangeStream {
+    fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> Result<bool> {
+        let interrupt = interrupt.without_deadline();
+        let until = Instant::now() + SEARCH_MAX;
+        filler.fill(|| self.next(&interrupt, until))?;
+        if let Some(id) = filler.last().and_then(|last| last.get("_id")) {
+            self.resume = Token::parse("resumeAfter", id)?;
+        }
+        if filler.has_waiting() || !self.ready.is_empty() {
+            return Ok(false);
+        }
+        if self.current.is_none() && !self.ended {
+            self.resume = self.resume.max(Token::end_of(self.follow.time(), self.after.deployment));
+        }
+        Ok(self.ended)
+    }
+
+    /// `postBatchResumeToken` of the last batch.
+    fn resume_token(&self) -> Option<DocBuf> {
+        Some(self.resume.to_doc())
+    }
+
+    /// Resolves once the next batch may have events.
+    fn woken(&self) -> Option<Woken> {
+        Some(self.follow.woken().or_at_once(self.current.is_some() || !self.ready.is_empty()))
+    }
+
+    fn await_for(&mut self, _patience: Option<Duration>) -> bool {
+        true
+    }
+}
+
 impl ChangeStream {
     pub fn new(
         database: &Database,
@@ -62,33 +95,6 @@ impl ChangeStream {
             ended: false,
             resume: start.after,
         })
-    }
-
-    /// Returns true if nothing can follow.
-    pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
-        let interrupt = interrupt.without_deadline();
-        let until = Instant::now() + SEARCH_MAX;
-        filler.fill(|| self.next(&interrupt, until))?;
-        if let Some(id) = filler.last().and_then(|last| last.get("_id")) {
-            self.resume = Token::parse("resumeAfter", id)?;
-        }
-        if filler.has_waiting() || !self.ready.is_empty() {
-            return Ok(false);
-        }
-        if self.current.is_none() && !self.ended {
-            self.resume = self.resume.max(Token::end_of(self.follow.time(), self.after.deployment));
-        }
-        Ok(self.ended)
-    }
-
-    /// `postBatchResumeToken` of the last batch.
-    pub fn resume_token(&self) -> DocBuf {
-        self.resume.to_doc()
-    }
-
-    /// Resolves once the next batch may have events.
-    pub fn woken(&self) -> Woken {
-        self.follow.woken().or_at_once(self.current.is_some() || !self.ready.is_empty())
     }
 
     /// None: there is nothing now, or the time is up.

@@ -9,6 +9,7 @@
 //! | `drop` | drop | drop |
 //! | `renameCollection` | rename | rename |
 //! | `dropDatabase` | dropDatabase | dropDatabase |
+//! | - (a document of `system.views`) | create, modify, drop | - |
 //!
 //! An event that ends the watched object is followed by `invalidate`, and then nothing.
 
@@ -19,7 +20,7 @@ use super::event::{EventBuilder, Head, StreamEvent, namespace, split};
 use super::target::Target;
 use super::token::Token;
 
-pub fn build(builder: &EventBuilder, token: Token, event: &Event<'_>, command: Doc<'_>) -> Vec<StreamEvent> {
+pub(super) fn build(builder: &EventBuilder, token: Token, event: &Event<'_>, command: Doc<'_>) -> Vec<StreamEvent> {
     let (db, _) = split(event.place.namespace);
     let Some((name, target)) = command.first() else { return Vec::new() };
     let outcome = match (name, target) {

@@ -10,15 +10,18 @@ use super::target::Target;
 use super::token::Token;
 use crate::Result;
 
+/// Its documents are the views of a database.
+const SYSTEM_VIEWS: &str = "system.views";
+
 /// Builder of the events of changes.
-pub struct EventBuilder {
+pub(super) struct EventBuilder {
     pub target: Target,
     pub options: Options,
     pub images: Images,
 }
 
 /// An event as the client gets it, unless the stages after it drop it.
-pub struct StreamEvent {
+pub(super) struct StreamEvent {
     pub token: Token,
     pub doc: DocBuf,
     /// Nothing follows it.
@@ -26,7 +29,7 @@ pub struct StreamEvent {
 }
 
 /// The parts that all events have.
-pub struct Head<'e> {
+pub(super) struct Head<'e> {
     pub token: Token,
     pub kind: &'e str,
     pub event: &'e Event<'e>,
@@ -34,12 +37,15 @@ pub struct Head<'e> {
 
 impl EventBuilder {
     /// The events of one change, in order; mostly one or none.
-    pub fn build(&self, token: Token, event: &Event<'_>) -> Result<Vec<StreamEvent>> {
+    pub(super) fn build(&self, token: Token, event: &Event<'_>) -> Result<Vec<StreamEvent>> {
         match event.change.kind {
             Kind::Noop(_) => Ok(Vec::new()),
             Kind::Command(command) => Ok(command::build(self, token, event, command)),
             _ => {
                 let (db, collection) = split(event.place.namespace);
+                if collection == SYSTEM_VIEWS && self.options.expanded && !self.options.system_events {
+                    return Ok(self.change_of_view(token, event).into_iter().collect());
+                }
                 if !self.target.covers(db, collection, &self.options) {
                     return Ok(Vec::new());
                 }
@@ -47,6 +53,27 @@ impl EventBuilder {
                 Ok(vec![StreamEvent { token, doc, is_last: false }])
             }
         }
+    }
+
+    /// A change of a document of `system.views`, as the change of the view that it is: streams of a database and of all show it.
+    fn change_of_view(&self, token: Token, event: &Event<'_>) -> Option<StreamEvent> {
+        let key = event.document_key();
+        let Some(ValueRef::String(view)) = key.get("_id") else { return None };
+        let (db, name) = split(view);
+        if matches!(self.target, Target::Collection(_)) || !self.target.covers(db, name, &self.options) {
+            return None;
+        }
+        let kind = match event.change.kind {
+            Kind::Insert => "create",
+            Kind::Delete(_) => "drop",
+            _ => "modify",
+        };
+        let mut doc = self.head(&Head { token, kind, event }).with("ns", &namespace((db, name)));
+        if let Some(definition) = event.after {
+            let description: DocBuf = definition.iter().filter(|(name, _)| *name != "_id").collect();
+            doc.append("operationDescription", &description);
+        }
+        Some(StreamEvent { token, doc, is_last: false })
     }
 
     fn change_of_document(&self, token: Token, event: &Event<'_>) -> Result<DocBuf> {
@@ -90,7 +117,7 @@ impl EventBuilder {
     }
 
     /// `_id` up to the fields that only some events have.
-    pub fn head(&self, head: &Head<'_>) -> DocBuf {
+    pub(super) fn head(&self, head: &Head<'_>) -> DocBuf {
         let event = head.event;
         let mut doc = DocBuf::new().with("_id", &head.token.to_doc()).with("operationType", head.kind);
         doc.append("clusterTime", ValueRef::Timestamp(Token::timestamp(head.token.time)));
@@ -106,12 +133,12 @@ impl EventBuilder {
 }
 
 /// `{db, coll}`, or `{db}` of a whole database.
-pub fn namespace((db, collection): (&str, &str)) -> DocBuf {
+pub(super) fn namespace((db, collection): (&str, &str)) -> DocBuf {
     let doc = DocBuf::new().with("db", db);
     if collection.is_empty() { doc } else { doc.with("coll", collection) }
 }
 
-pub fn split(namespace: &str) -> (&str, &str) {
+pub(super) fn split(namespace: &str) -> (&str, &str) {
     namespace.split_once('.').unwrap_or((namespace, ""))
 }
 

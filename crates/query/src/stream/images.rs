@@ -15,14 +15,14 @@ use crate::{Error, Result};
 /// Seconds after which images before and after changes are no longer shown; negative: as long as the log is there.
 pub type ImagesExpiry = AtomicI64;
 
-pub struct Images {
+pub(super) struct Images {
     pub store: Arc<Store>,
     pub expiry: Arc<ImagesExpiry>,
 }
 
 impl Images {
     /// None: the field is not shown; Some(None): it is null.
-    pub fn after_update(&self, shown: Image, event: &Event<'_>) -> Result<Option<Option<DocBuf>>> {
+    pub(super) fn after_update(&self, shown: Image, event: &Event<'_>) -> Result<Option<Option<DocBuf>>> {
         let kept = || event.after.filter(|_| self.is_kept(event)).map(Doc::to_buf);
         match shown {
             Image::Off => Ok(None),
@@ -36,7 +36,7 @@ impl Images {
     }
 
     /// Like `after_update`, but for the document before an update, a replacement or a delete.
-    pub fn before<'e>(&self, shown: Image, event: &Event<'e>) -> Result<Option<Option<Doc<'e>>>> {
+    pub(super) fn before<'e>(&self, shown: Image, event: &Event<'e>) -> Result<Option<Option<Doc<'e>>>> {
         let kept = event.change.before.filter(|_| self.is_kept(event));
         match shown {
             Image::Off | Image::Lookup => Ok(None),

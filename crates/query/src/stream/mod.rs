@@ -66,13 +66,13 @@ pub fn open(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Cursor> {
     let stages = Stages::parse(spec.pipeline.iter().skip(1), &context)?;
     let start = Start::find(&database.feed, &options)?;
     let stream = ChangeStream::new(database, target, options, stages, start)?;
-    Ok(Cursor::over_stream(spec.namespace.clone(), stream))
+    Ok(Cursor::over_rows(spec.namespace.clone(), stream))
 }
 
 fn refuse_what_is_no_collection(database: &Database, spec: &AggregateSpec<'_>) -> Result<()> {
     let kind = match Source::of(&database.store, &spec.namespace) {
         Source::TimeSeries { .. } => "a timeseries collection",
-        Source::View(_) | Source::Oplog | Source::SystemViews => "a view, not a collection",
+        Source::View(_) | Source::Oplog | Source::SystemViews | Source::Server => "a view, not a collection",
         Source::Collection => return Ok(()),
     };
     let message = format!("Namespace {} is {kind}", spec.namespace);

@@ -43,7 +43,7 @@ impl Options {
         let ValueRef::Document(given) = given else {
             let found = text::type_name(Some(given));
             let message = format!("$changeStream stage expects a document as argument, but found {found}");
-            return Err(location(50808, message));
+            return Err(location(6_188_500, message));
         };
         let mut options = Options::default();
         let mut starts = Vec::new();
@@ -63,6 +63,10 @@ impl Options {
                     return Err(location(40415, format!("BSON field '$changeStream.{name}' is an unknown field.")));
                 }
             }
+        }
+        let tokens = starts.iter().filter(|start| !matches!(start, StartAt::Time(_))).count();
+        if tokens > 1 {
+            return Err(location(50865, "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage"));
         }
         if starts.len() > 1 {
             return Err(location(40674, "Only one type of resume option is allowed, but multiple were found."));
@@ -123,7 +127,7 @@ fn time(name: &str, value: ValueRef<'_>) -> Result<u64> {
     }
 }
 
-pub fn wrong_type(name: &str, value: ValueRef<'_>, expected: &str) -> Error {
+pub(super) fn wrong_type(name: &str, value: ValueRef<'_>, expected: &str) -> Error {
     let found = text::type_name(Some(value));
     let message = format!("BSON field '$changeStream.{name}' is the wrong type '{found}', expected type '{expected}'");
     Error::new(Code::TYPE_MISMATCH, message)
@@ -138,7 +142,7 @@ mod tests {
     #[test]
     fn bad_options_get_their_codes() {
         for (given, code) in [
-            ("5", 50808),
+            ("5", 6_188_500),
             ("{nope: 1}", 40415),
             ("{fullDocument: 5}", 14),
             ("{fullDocument: 'sometimes'}", 2),
@@ -147,9 +151,13 @@ mod tests {
             ("{startAtOperationTime: 5}", 14),
             ("{resumeAfter: 5}", 14),
             ("{resumeAfter: {}}", 40647),
-            ("{resumeAfter: {_data: 5}}", 40648),
-            ("{resumeAfter: {_data: 'xyz'}}", 260),
-            ("{resumeAfter: {_data: ''}}", 260),
+            ("{resumeAfter: {_data: 5}}", 40647),
+            ("{resumeAfter: {_data: ''}}", 40649),
+            ("{resumeAfter: {_data: 'xyz'}}", 9),
+            ("{resumeAfter: {_data: 'abc'}}", 9),
+            ("{resumeAfter: {_data: '00'}}", 50811),
+            ("{resumeAfter: {_data: '00', _typeBits: 'x'}}", 40648),
+            ("{resumeAfter: {_data: '8200'}}", 15),
         ] {
             match Options::parse(value(given).as_ref()) {
                 Err(Error::Lang(error)) => assert_eq!(error.code.0, code, "{given}: {error}"),

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 const FRAME_BYTES: usize = 512;
 
 /// The event itself when it fits; else its fragments, small fields first.
-pub fn split(token: Token, event: DocBuf) -> Result<Vec<(Token, DocBuf)>> {
+pub(super) fn split(token: Token, event: DocBuf) -> Result<Vec<(Token, DocBuf)>> {
     split_at(token, event, USER_SIZE_MAX)
 }
 

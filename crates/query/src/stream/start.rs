@@ -57,7 +57,7 @@ fn oldest(feed: &Feed) -> Result<u64> {
 }
 
 /// The log was trimmed under its reader.
-pub fn trimmed(error: impl Into<Error>) -> Error {
+pub(super) fn trimmed(error: impl Into<Error>) -> Error {
     match error.into() {
         Error::Txn(arbor_txn::Error::Log(arbor_log::Error::Trimmed { .. })) => lost(),
         other => other,

@@ -13,7 +13,7 @@ use crate::plan::Query;
 use crate::write::{Answer, Targets, settle, statements};
 use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Error, Executed, Interrupt, Result, Scope};
 
-pub fn delete(
+pub(crate) fn delete(
     scope: &Scope<'_>,
     series: &TimeSeries,
     spec: &DeleteSpec<'_>,

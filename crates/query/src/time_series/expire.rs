@@ -8,7 +8,7 @@ use super::options_of;
 use crate::Result;
 
 /// The filter of the buckets that have expired when `oldest_ms` is the oldest time that stays.
-pub fn expired(buckets: &Collection, oldest_ms: i64) -> Result<DocBuf> {
+pub(crate) fn expired(buckets: &Collection, oldest_ms: i64) -> Result<DocBuf> {
     let options = options_of(buckets)?;
     let until = |value: ValueRef<'_>| DocBuf::new().with("$lte", value);
     let id = until(ValueRef::ObjectId(last_id(oldest_ms.div_euclid(1000))));

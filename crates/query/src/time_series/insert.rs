@@ -22,7 +22,7 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// A number that no bucket has.
 const BEHIND_ALL: u32 = 0xff_ffff;
 
-pub fn insert(
+pub(crate) fn insert(
     scope: &Scope<'_>,
     series: &TimeSeries,
     spec: &InsertSpec<'_>,

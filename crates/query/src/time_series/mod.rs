@@ -16,26 +16,27 @@ mod update;
 
 use std::sync::Arc;
 
+use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_lang::Filter;
 use arbor_lang::matcher::Node;
-use arbor_lang::time_series::{TimeSeriesOptions, Unpack};
-use arbor_store::{Collection, Namespace};
+use arbor_lang::time_series::{TimeSeriesOptions, Unpack, of_buckets};
+use arbor_store::{Collection, Created, Namespace, Store};
 
 use crate::plan::{Query, conjuncts};
 use crate::{Error, Result, Scope};
 
-pub use delete::delete;
-pub use expire::expired;
-pub use insert::insert;
-pub use update::update;
+pub(crate) use delete::delete;
+pub(crate) use expire::expired;
+pub(crate) use insert::insert;
+pub(crate) use update::update;
 
-pub struct TimeSeries {
+pub(crate) struct TimeSeries {
     pub buckets: Arc<Collection>,
     pub options: TimeSeriesOptions,
 }
 
 impl TimeSeries {
-    pub fn of(buckets: Arc<Collection>) -> Result<TimeSeries> {
+    pub(crate) fn of(buckets: Arc<Collection>) -> Result<TimeSeries> {
         let options = options_of(&buckets)?;
         Ok(TimeSeries { buckets, options })
     }
@@ -54,7 +55,34 @@ fn refuse_in_transaction(scope: &Scope<'_>, what: &str, series: &Namespace) -> R
     })
 }
 
-pub fn options_of(buckets: &Collection) -> Result<TimeSeriesOptions> {
+/// Options of the collection of buckets of a new time series, given those that clients may add.
+pub fn bucket_options(options: &TimeSeriesOptions, others: DocBuf) -> DocBuf {
+    let key = DocBuf::new().with("_id", 1i32);
+    let clustered = DocBuf::new().with("v", 2i32).with("key", &key).with("name", "_id_").with("unique", true);
+    others.with("clusteredIndex", &clustered).with("timeseries", &options.to_doc())
+}
+
+/// Creates a time series with an index on meta and time. `bucket_options` are those of [`bucket_options`].
+pub fn create(
+    store: &Store,
+    namespace: &Namespace,
+    options: &TimeSeriesOptions,
+    bucket_options: &DocBuf,
+) -> Result<()> {
+    let stages: ArrayBuf = [&Unpack::of(options).to_doc()].into_iter().collect();
+    if store.create_time_series(namespace, bucket_options, stages)? == Created::Now
+        && let (Some(meta_field), Some(buckets)) = (&options.meta_field, store.buckets_of(namespace))
+    {
+        let time_field = &options.time_field;
+        let key = DocBuf::new().with(meta_field, 1i32).with(time_field, 1i32);
+        let key = of_buckets(key.as_doc(), options).unwrap_or_default();
+        let index = DocBuf::new().with("key", &key).with("name", &format!("{meta_field}_1_{time_field}_1"));
+        store.create_indexes(&buckets.namespace, &[index])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn options_of(buckets: &Collection) -> Result<TimeSeriesOptions> {
     let missing = || Error::internal(format!("{} is no collection of buckets", buckets.namespace));
     Ok(TimeSeriesOptions::parse(buckets.time_series().ok_or_else(missing)?)?)
 }

@@ -12,10 +12,10 @@ use arbor_store::Collection;
 
 use super::TimeSeries;
 use crate::plan::{Query, conjuncts};
-use crate::write::{Modification, Modifier, Targets, settle, statements, with_collation};
+use crate::write::{Modification, Modifier, Targets, settle, statements, update_kind, with_collation};
 use crate::{Error, Interrupt, Result, Scope, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement};
 
-pub fn update(
+pub(crate) fn update(
     scope: &Scope<'_>,
     series: &TimeSeries,
     spec: &UpdateSpec<'_>,
@@ -117,7 +117,7 @@ fn run(
         let count = measurements(old);
         *matched += count;
         if let Some(new) = modifier.apply(&query.filter, old)? {
-            arbor_store::update(txn, buckets, old, new.as_doc(), modifier.update_kind())?;
+            arbor_store::update(txn, buckets, old, new.doc.as_doc(), update_kind(&new))?;
             *modified += count;
         }
         Ok(ControlFlow::Continue(()))

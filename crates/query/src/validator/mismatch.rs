@@ -9,7 +9,7 @@ use crate::Result;
 use crate::explain::filter_doc;
 
 /// Requires that the document does not match. `source` is the filter as the client wrote it.
-pub fn of_filter(filter: &Filter, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
+pub(super) fn of_filter(filter: &Filter, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
     of_node(filter.root(), &Written { source, collation: filter.collation() }, doc)
 }
 

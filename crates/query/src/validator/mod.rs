@@ -4,16 +4,16 @@ mod mismatch;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_bson::{Doc, DocBuf, Timestamp, ValueRef};
 use arbor_lang::{Code, Collation, Context, Filter};
 use arbor_store::{Collection, Namespace};
 
 use crate::operator::Run;
 use crate::plan::{self, Query, Slots};
-use crate::{Database, Error, Interrupt, Result};
+use crate::{Database, Error, Interrupt, Result, Scope};
 
 #[derive(Clone, Debug)]
-pub struct Validator {
+pub(crate) struct Validator {
     filter: Filter,
     /// As the client wrote it.
     source: DocBuf,
@@ -38,7 +38,7 @@ enum Action {
 
 impl Validator {
     /// None: any document may be written.
-    pub fn of(collection: &Collection) -> Result<Option<Validator>> {
+    pub(crate) fn of(collection: &Collection, cluster_time: Option<Timestamp>) -> Result<Option<Validator>> {
         let option = |name| match collection.options.get(name) {
             Some(ValueRef::String(value)) => value,
             _ => "",
@@ -49,11 +49,12 @@ impl Validator {
         };
         let level = if option("validationLevel") == "moderate" { Level::Moderate } else { Level::Strict };
         let action = if option("validationAction") == "warn" { Action::Warn } else { Action::Refuse };
-        Ok(Some(Validator { filter: parse(source, &collection.collation)?, source: source.to_buf(), level, action }))
+        let filter = parse(source, &collection.collation, cluster_time)?;
+        Ok(Some(Validator { filter, source: source.to_buf(), level, action }))
     }
 
     /// Describes why a document that replaces `old` fails; None: it passes, or the failure does not count.
-    pub fn mismatch(&self, old: Option<Doc<'_>>, new: Doc<'_>) -> Result<Option<DocBuf>> {
+    pub(crate) fn mismatch(&self, old: Option<Doc<'_>>, new: Doc<'_>) -> Result<Option<DocBuf>> {
         if self.filter.matches(new)? {
             return Ok(None);
         }
@@ -69,7 +70,7 @@ impl Validator {
         Ok(Some(info.with("details", &mismatch::of_filter(&self.filter, self.source.as_doc(), new)?)))
     }
 
-    pub fn only_warns(&self) -> bool {
+    pub(crate) fn only_warns(&self) -> bool {
         self.action == Action::Warn
     }
 }
@@ -89,13 +90,14 @@ pub fn check_validator(namespace: &Namespace, validator: Doc<'_>) -> Result<()> 
             "Document validators are not allowed on collection {namespace} in the {db} internal database"
         ));
     }
-    parse(validator, &Collation::simple()).map(drop)
+    // it is there when documents are written, on a member of a set
+    parse(validator, &Collation::simple(), Some(Timestamp { seconds: 0, increment: 0 })).map(drop)
 }
 
 /// Counts the documents of a collection that fail its validator.
 pub fn count_mismatches(database: &Database, namespace: &Namespace, interrupt: &Interrupt) -> Result<u64> {
     let Some((collection, view)) = database.snapshot(namespace)? else { return Ok(0) };
-    let Some(validator) = Validator::of(&collection)? else { return Ok(0) };
+    let Some(validator) = Validator::of(&collection, Scope::of(database).cluster_time())? else { return Ok(0) };
     let every = Query::new(Filter::everything(&collection.collation));
     let solution = plan::plan(&view, &collection, &every)?.winner;
     let mut slots = Slots::default();
@@ -108,8 +110,8 @@ pub fn count_mismatches(database: &Database, namespace: &Namespace, interrupt: &
     Ok(wrong)
 }
 
-fn parse(validator: Doc<'_>, collation: &Collation) -> Result<Filter> {
+fn parse(validator: Doc<'_>, collation: &Collation, cluster_time: Option<Timestamp>) -> Result<Filter> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let context = Context { collation: collation.clone(), ..Context::new(now) };
+    let context = Context { collation: collation.clone(), cluster_time, ..Context::new(now) };
     Ok(Filter::parse(validator, &context)?.without_text()?)
 }

@@ -58,7 +58,7 @@ impl Answer for u64 {
     }
 }
 
-pub fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Query> {
+pub(super) fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Query> {
     let context = with_collation(context, statement.collation.as_ref());
     Ok(Query::parse(statement.q, statement.hint, &context)?)
 }
@@ -76,7 +76,7 @@ fn delete_one(
     Ok(1)
 }
 
-pub fn delete_all(
+pub(super) fn delete_all(
     scope: &Scope<'_>,
     collection: Option<&Collection>,
     query: &Query,

@@ -4,7 +4,7 @@ use arbor_bson::{DocBuf, ValueRef};
 use arbor_lang::{Code, Filter, Input, Metadata};
 use arbor_txn::Transaction;
 
-use super::modifier::{Modification, Modifier};
+use super::modifier::{Modification, Modifier, update_kind};
 use super::target::find_one;
 use super::validated::Validated;
 use crate::operator::project;
@@ -54,8 +54,10 @@ pub fn find_and_modify(
         }
         Ok((outcome, metadata))
     };
-    let (outcome, metadata) = scope.write(modify)?;
-    let outcome = projected(outcome, shown.as_ref(), &query.filter, metadata.as_deref())?;
+    let executed = scope
+        .write(modify)
+        .and_then(|(outcome, metadata)| projected(outcome, shown.as_ref(), &query.filter, metadata.as_deref()));
+    let outcome = executed.map_err(|error| error.during("Plan executor error during findAndModify"))?;
     scope.make_durable(spec.durability)?;
     Ok(outcome)
 }
@@ -113,9 +115,9 @@ fn act(
         (Action::Update { modifier, return_new, .. }, Some(old)) => {
             let new = modifier.apply(&query.filter, old.as_doc())?;
             if let Some(new) = &new {
-                collection.update(txn, old.as_doc(), new.as_doc(), modifier.update_kind())?;
+                collection.update(txn, old.as_doc(), new.doc.as_doc(), update_kind(new))?;
             }
-            let value = if *return_new { new.unwrap_or(old) } else { old };
+            let value = if *return_new { new.map_or(old, |new| new.doc) } else { old };
             Ok(FindAndModifyOutcome { value: Some(value), n: 1, updated_existing: true, upserted: None })
         }
         (Action::Update { modifier, return_new, .. }, None) => {

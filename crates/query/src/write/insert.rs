@@ -1,6 +1,5 @@
 //! `insert`.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use arbor_bson::Doc;
@@ -26,15 +25,13 @@ pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -
     }
     let held = scope.hold_or_create(&spec.namespace)?;
     let collection = Validated::new(scope, &held, spec.bypass_validation)?;
-    let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
     let mut outcome = InsertOutcome::default();
     let mut next = 0;
-    while next < prepared.len() && (!spec.ordered || outcome.errors.is_empty()) {
-        let group = group_from(scope, &prepared, next);
+    while next < spec.documents.len() && (!spec.ordered || outcome.errors.is_empty()) {
+        let group = group_from(scope, &spec.documents, next);
         next = group.end;
         let first = group.start;
-        let added =
-            interrupt.check().and_then(|()| insert_group(scope, &collection, spec.ordered, &prepared, &known, group));
+        let added = interrupt.check().and_then(|()| insert_group(scope, &collection, spec, &known, group));
         match added {
             Ok(added) => {
                 outcome.inserted += added.inserted;
@@ -52,14 +49,12 @@ pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -
     Ok(InsertOutcome { errors, ..outcome })
 }
 
-type Prepared<'d> = arbor_lang::Result<Cow<'d, [u8]>>;
-
 /// Documents for one transaction.
-fn group_from(scope: &Scope<'_>, prepared: &[Prepared<'_>], start: usize) -> Range<usize> {
+fn group_from(scope: &Scope<'_>, documents: &[Doc<'_>], start: usize) -> Range<usize> {
     let mut bytes = 0;
     let mut end = start;
-    while let Some(doc) = prepared.get(end) {
-        bytes += doc.as_ref().map_or(0, |doc| doc.len());
+    while let Some(doc) = documents.get(end) {
+        bytes += doc.as_bytes().len();
         if end > start && (end - start >= scope.settings.write_docs_max || bytes > scope.settings.write_bytes_max) {
             break;
         }
@@ -71,24 +66,24 @@ fn group_from(scope: &Scope<'_>, prepared: &[Prepared<'_>], start: usize) -> Ran
 fn insert_group(
     scope: &Scope<'_>,
     collection: &Validated<'_>,
-    ordered: bool,
-    prepared: &[Prepared<'_>],
+    spec: &InsertSpec<'_>,
     known: &[usize],
     group: Range<usize>,
 ) -> Result<InsertOutcome> {
+    let documents = spec.documents.get(group.clone()).unwrap_or_default();
     let insert_all = |txn: &mut Transaction| {
         let mut added = InsertOutcome::default();
         let mut executed = Vec::new();
-        for index in group.clone() {
-            let Some(prepared) = prepared.get(index) else { break };
+        for (index, doc) in group.clone().zip(documents) {
             if known.binary_search(&index).is_ok() {
                 added.inserted += 1;
                 continue;
             }
             scope.begin_statement(txn, index)?;
-            match prepared {
-                Err(error) => added.errors.push(WriteError { index, error: Error::Lang(error.clone()) }),
-                Ok(doc) => match collection.insert(txn, Doc::trusted(doc)) {
+            // One at a time: documents without an `_id` are copied, and a message may be 48 MB of them.
+            match prepare(*doc) {
+                Err(error) => added.errors.push(WriteError { index, error: Error::Lang(error) }),
+                Ok(doc) => match collection.insert(txn, Doc::trusted(&doc)) {
                     Ok(()) => {
                         added.inserted += 1;
                         executed.extend(scope.is_retryable().then_some(index));
@@ -97,7 +92,7 @@ fn insert_group(
                     Err(error) => added.errors.push(WriteError { index, error }),
                 },
             }
-            if ordered && !added.errors.is_empty() {
+            if spec.ordered && !added.errors.is_empty() {
                 break;
             }
         }

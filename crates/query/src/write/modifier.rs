@@ -1,7 +1,7 @@
 //! An update as it is applied to single documents.
 
 use arbor_bson::{Doc, DocBuf, USER_SIZE_MAX, ValueRef};
-use arbor_lang::update::Update;
+use arbor_lang::update::{Update, Updated, Written};
 use arbor_lang::{Code, Context, Filter};
 use arbor_store::UpdateKind;
 
@@ -10,7 +10,7 @@ use super::object_id::new_object_id;
 use crate::{Error, Result};
 
 /// Update part of an update statement, before it is parsed.
-pub struct Modification<'m> {
+pub(crate) struct Modification<'m> {
     pub update: ValueRef<'m>,
     pub array_filters: &'m [Doc<'m>],
     /// Variables of a pipeline (`c`).
@@ -18,12 +18,12 @@ pub struct Modification<'m> {
     pub multi: bool,
 }
 
-pub struct Modifier {
+pub(crate) struct Modifier {
     update: Update,
 }
 
 impl Modifier {
-    pub fn parse(modification: &Modification<'_>, context: &Context) -> Result<Modifier> {
+    pub(crate) fn parse(modification: &Modification<'_>, context: &Context) -> Result<Modifier> {
         let with_constants;
         let context = match modification.constants {
             Some(constants) => {
@@ -40,32 +40,36 @@ impl Modifier {
         Ok(Modifier { update })
     }
 
-    /// Returns the kind of change that readers of the history get.
-    pub fn update_kind(&self) -> UpdateKind {
-        if self.update.is_replacement() { UpdateKind::Replacement } else { UpdateKind::Update }
-    }
-
     /// The document after the update. None: it stays as it is. Requires that `old` matches `filter`.
-    pub fn apply(&self, filter: &Filter, old: Doc<'_>) -> Result<Option<DocBuf>> {
+    pub(crate) fn apply(&self, filter: &Filter, old: Doc<'_>) -> Result<Option<Updated>> {
         let position = match self.update.needs_position() {
             true => filter.matches_with_position(old)?.and_then(|matched| matched.position),
             false => None,
         };
-        let new = self.update.apply(old, position)?;
+        let new = self.update.apply_noting(old, position)?;
         if let Some(new) = &new {
-            check_size(new, "Resulting document after update", 17419)?;
+            check_size(&new.doc, "Resulting document after update", 17419)?;
         }
         Ok(new)
     }
 
     /// The document that an upsert inserts.
-    pub fn upserted(&self, filter: &Filter) -> Result<DocBuf> {
+    pub(crate) fn upserted(&self, filter: &Filter) -> Result<DocBuf> {
         let new = self.update.new_document(filter, new_object_id)?;
         if let Some(id) = new.get("_id") {
             check_id(id)?;
         }
         check_size(&new, "Document to upsert", 17420)?;
         Ok(new)
+    }
+}
+
+/// Returns the kind of change that readers of the history get.
+pub(crate) fn update_kind(updated: &Updated) -> UpdateKind<'_> {
+    match &updated.written {
+        Written::Whole => UpdateKind::Replacement,
+        Written::Unknown => UpdateKind::Update,
+        Written::Paths(paths) => UpdateKind::Paths(paths),
     }
 }
 

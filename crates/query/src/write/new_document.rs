@@ -10,7 +10,7 @@ use arbor_lang::{Code, Error, Result, stop};
 use super::object_id::new_object_id;
 
 /// The document as it is stored: `_id` first, made up if it is missing; a top-level `Timestamp(0, 0)` is now.
-pub fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
+pub(crate) fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
     check_size(doc.as_bytes().len())?;
     check_depth(doc)?;
     let id = doc.get("_id");
@@ -36,7 +36,7 @@ pub fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
 }
 
 /// Checks that a value may be an `_id`.
-pub fn check_id(id: ValueRef<'_>) -> Result<()> {
+pub(super) fn check_id(id: ValueRef<'_>) -> Result<()> {
     let refused = match id {
         ValueRef::Array(_) => "array",
         ValueRef::Regex { .. } => "regex",

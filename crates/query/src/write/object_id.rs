@@ -9,7 +9,7 @@ use arbor_bson::ObjectId;
 static PROCESS: LazyLock<[u8; 5]> = LazyLock::new(rand::random);
 static COUNTER: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(rand::random()));
 
-pub fn new_object_id() -> ObjectId {
+pub(crate) fn new_object_id() -> ObjectId {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let mut id = [0; 12];

@@ -17,12 +17,12 @@ const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Returns true if a transaction takes no further document: entries of indexes may be far larger than the documents. An open one
 /// takes everything.
-pub fn is_full(txn: &Transaction) -> bool {
+pub(crate) fn is_full(txn: &Transaction) -> bool {
     !txn.is_open() && txn.size_bytes() > GROUP_BYTES_MAX
 }
 
 /// The context of a statement that may name a collation of its own.
-pub fn with_collation<'c>(context: &'c Context, collation: Option<&Collation>) -> Cow<'c, Context> {
+pub(crate) fn with_collation<'c>(context: &'c Context, collation: Option<&Collation>) -> Cow<'c, Context> {
     match collation {
         None => Cow::Borrowed(context),
         Some(collation) => Cow::Owned(Context { collation: collation.clone(), ..context.clone() }),
@@ -30,7 +30,7 @@ pub fn with_collation<'c>(context: &'c Context, collation: Option<&Collation>) -
 }
 
 /// Outcome of statement `index`.
-pub struct Done<T> {
+pub(crate) struct Done<T> {
     pub index: usize,
     pub result: Result<T>,
 }
@@ -43,7 +43,7 @@ impl<T> Done<T> {
 }
 
 /// Result of a statement about one document.
-pub trait Answer: Sized {
+pub(crate) trait Answer: Sized {
     /// Returns the reply to a retry. None: it changed nothing and may run again.
     fn executed(&self) -> Option<Executed>;
 
@@ -52,7 +52,7 @@ pub trait Answer: Sized {
 
 /// Runs the statements, but those that ran before. `multi` runs one that manages its own transactions, `single` one inside a transaction, which
 /// may be run again.
-pub fn run<S, T: Answer>(
+pub(crate) fn run<S, T: Answer>(
     scope: &Scope<'_>,
     statements: &[S],
     ordered: bool,
@@ -99,7 +99,7 @@ fn group_of<'s, S>(
 }
 
 /// Runs statements that manage their own transactions; `work` gets the place of each.
-pub fn run_each<S, T>(
+pub(crate) fn run_each<S, T>(
     statements: &[S],
     ordered: bool,
     interrupt: &Interrupt,
@@ -148,7 +148,7 @@ fn run_group<S, T: Answer>(
 }
 
 /// Returns the errors in order; `take` gets the results of the others.
-pub fn settle<T>(done: Vec<Done<T>>, mut take: impl FnMut(usize, T)) -> Vec<WriteError> {
+pub(crate) fn settle<T>(done: Vec<Done<T>>, mut take: impl FnMut(usize, T)) -> Vec<WriteError> {
     let mut errors = Vec::new();
     for Done { index, result } in done {
         match result {

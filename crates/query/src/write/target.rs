@@ -17,13 +17,14 @@ use crate::plan::{self, Query, Slots};
 use crate::{Interrupt, Result, Scope};
 
 /// The first document of the query, as this transaction sees it.
-pub fn find_one(
+pub(crate) fn find_one(
     scope: &Scope<'_>,
     view: &dyn View,
     collection: &Collection,
     query: &Query,
     interrupt: &Interrupt,
 ) -> Result<Option<Row>> {
+    let query = &*scope.constrained(collection, query);
     let solution = plan::plan(view, collection, query)?.winner;
     plan::note_use(collection, &solution);
     let mut slots = Slots::default();
@@ -33,7 +34,7 @@ pub fn find_one(
 }
 
 /// All documents of a query in groups that fit into one transaction each.
-pub struct Targets<'t> {
+pub(crate) struct Targets<'t> {
     scope: &'t Scope<'t>,
     collection: &'t Collection,
     filter: &'t Filter,
@@ -44,14 +45,15 @@ pub struct Targets<'t> {
 }
 
 impl<'t> Targets<'t> {
-    pub fn of(
+    pub(crate) fn of(
         scope: &'t Scope<'t>,
         collection: &'t Collection,
         query: &'t Query,
         interrupt: &'t Interrupt,
     ) -> Result<Targets<'t>> {
         let view = scope.view()?;
-        let solution = plan::plan(&view, collection, query)?.winner;
+        let allowed = scope.constrained(collection, query);
+        let solution = plan::plan(&view, collection, &allowed)?.winner;
         plan::note_use(collection, &solution);
         let mut slots = Slots::default();
         let root = plan::operator(&solution, query, &scope.settings, &mut slots);
@@ -60,7 +62,7 @@ impl<'t> Targets<'t> {
 
     /// Changes the documents, many in one transaction. `change` adds to the counters so far, which this returns, and may
     /// end the statement. It may run again for a document, with the counters from before the transaction.
-    pub fn change_all<T: Clone>(
+    pub(crate) fn change_all<T: Clone>(
         mut self,
         mut counted: T,
         change: impl Fn(&mut Transaction, Doc<'_>, &mut T) -> Result<ControlFlow<()>>,

@@ -6,7 +6,7 @@ use arbor_bson::{Value, ValueRef};
 use arbor_lang::Context;
 use arbor_txn::Transaction;
 
-use super::modifier::{Modification, Modifier};
+use super::modifier::{Modification, Modifier, update_kind};
 use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
@@ -118,7 +118,7 @@ impl Updater<'_> {
             Some(row) => {
                 let changed = parsed.modifier.apply(&parsed.query.filter, row.document.as_doc())?;
                 if let Some(new) = &changed {
-                    collection.update(txn, row.document.as_doc(), new.as_doc(), parsed.modifier.update_kind())?;
+                    collection.update(txn, row.document.as_doc(), new.doc.as_doc(), update_kind(new))?;
                 }
                 Ok(Updated { matched: 1, modified: u64::from(changed.is_some()), upserted: None })
             }
@@ -148,7 +148,7 @@ impl Updater<'_> {
         let (matched, modified) = targets.change_all((0, 0), |txn, old, (matched, modified)| {
             *matched += 1;
             if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old)? {
-                collection.update(txn, old, new.as_doc(), parsed.modifier.update_kind())?;
+                collection.update(txn, old, new.doc.as_doc(), update_kind(&new))?;
                 *modified += 1;
             }
             Ok(ControlFlow::Continue(()))

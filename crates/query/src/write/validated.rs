@@ -9,7 +9,7 @@ use arbor_txn::Transaction;
 use crate::validator::Validator;
 use crate::{Error, Result, Scope};
 
-pub struct Validated<'c> {
+pub(crate) struct Validated<'c> {
     scope: &'c Scope<'c>,
     collection: &'c Collection,
     /// None: any document may be written.
@@ -18,19 +18,19 @@ pub struct Validated<'c> {
 
 impl<'c> Validated<'c> {
     /// With `bypass` the validator is not asked.
-    pub fn new(scope: &'c Scope<'c>, collection: &'c Collection, bypass: bool) -> Result<Validated<'c>> {
-        let validator = if bypass { None } else { Validator::of(collection)? };
+    pub(crate) fn new(scope: &'c Scope<'c>, collection: &'c Collection, bypass: bool) -> Result<Validated<'c>> {
+        let validator = if bypass { None } else { Validator::of(collection, scope.cluster_time())? };
         Ok(Validated { scope, collection, validator })
     }
 
     /// Nothing is written on an error.
-    pub fn insert(&self, txn: &mut Transaction, doc: Doc<'_>) -> Result<()> {
+    pub(crate) fn insert(&self, txn: &mut Transaction, doc: Doc<'_>) -> Result<()> {
         self.check(None, doc)?;
         Ok(arbor_store::insert(txn, self.collection, doc)?)
     }
 
     /// Nothing is written on an error.
-    pub fn update(&self, txn: &mut Transaction, old: Doc<'_>, new: Doc<'_>, kind: UpdateKind) -> Result<()> {
+    pub(crate) fn update(&self, txn: &mut Transaction, old: Doc<'_>, new: Doc<'_>, kind: UpdateKind<'_>) -> Result<()> {
         self.check(Some(old), new)?;
         Ok(arbor_store::update(txn, self.collection, old, new, kind)?)
     }

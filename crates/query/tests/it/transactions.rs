@@ -324,6 +324,30 @@ fn statements_over_a_view_read_the_past() {
 }
 
 #[test]
+fn a_pipeline_over_a_view_writes_to_the_present() {
+    let rig = rig();
+    rig.fill(&[doc("{_id: 1, n: 1}")]);
+    let view = rig.database.transactions.read().unwrap();
+    rig.fill(&[doc("{_id: 2, n: 2}")]);
+    for stage in ["{$merge: {into: 'merged'}}", "{$out: 'replaced'}"] {
+        aggregate(&rig, &rig.scope().at(&view), &[stage]).unwrap();
+    }
+    for written in ["db.merged", "db.replaced"] {
+        let database = arbor_query::Database::new(rig.database.store.clone(), rig.database.transactions.clone());
+        let rig = Rig { ns: Namespace::parse(written).unwrap(), database, collation: None };
+        assert_eq!(find(&rig, &rig.scope(), "{}"), ["{ _id: 1, n: 1 }"], "{written}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "R: writes at a past view are refused")]
+fn a_view_of_the_past_takes_no_writes() {
+    let rig = rig();
+    let view = rig.database.transactions.read().unwrap();
+    let _ = insert(&rig, &rig.scope().at(&view), &[doc("{_id: 1}")]);
+}
+
+#[test]
 fn a_transaction_moves_between_threads_with_its_cursors() {
     let rig = rig();
     rig.fill(&(0..200).map(|id| DocBuf::new().with("_id", id)).collect::<Vec<_>>());

@@ -88,6 +88,14 @@ impl Session for ToySession {
         if self.left == 0 { After::Continue } else { After::More }
     }
 
+    fn too_large(&mut self, head: &[u8], bytes_max: u64, reply: &mut Vec<u8>) -> After {
+        if opcode(head) == 5 {
+            return After::Close;
+        }
+        reply.extend(frame(98, bytes_max.to_string().as_bytes()));
+        After::Continue
+    }
+
     fn panicked(&mut self, _request: &[u8], message: &str, reply: &mut Vec<u8>) {
         reply.extend(frame(99, message.as_bytes()));
     }
@@ -230,8 +238,13 @@ fn lying_and_trickled_frames_close_their_connection() {
 
 /// A budget in which large messages are let in one at a time.
 fn no_budget() -> &'static Budget {
+    // one large message fits, but not together with what running it takes
+    budget_of((24 << 20) + LARGE as u64 + 100_000)
+}
+
+fn budget_of(limit: u64) -> &'static Budget {
     let budget: &'static Budget = Box::leak(Box::new(Budget::unlimited()));
-    budget.set_limit(1);
+    budget.set_limit(limit);
     budget
 }
 
@@ -294,7 +307,7 @@ fn who_sends_slowly_while_others_wait_for_memory_is_closed() {
 
 #[test]
 fn who_does_not_read_while_memory_is_scarce_is_closed() {
-    let budget = no_budget();
+    let budget = budget_of((24 << 20) + 8 * LARGE as u64 + 100_000);
     let limits = Limits { budget, frame_grace: Duration::from_millis(1200), ..Limits::default() };
     let server = Running::start(limits);
     let mut deaf = server.connect();
@@ -313,6 +326,27 @@ fn a_message_waits_for_memory_no_longer_than_it_may() {
     assert!(read_frame(&mut other).is_none());
     assert_eq!(server.metrics.statistics().without_memory, 1);
     drop(half);
+}
+
+#[test]
+fn a_message_beyond_the_whole_budget_is_refused_and_the_connection_stays() {
+    let budget = budget_of((24 << 20) + LARGE as u64);
+    let server = Running::start(Limits { budget, ..Limits::default() });
+    let mut stream = server.connect();
+    let mut large = frame(1, &vec![1; LARGE]);
+    // the next request is on its way already
+    large.extend(frame(1, b"small"));
+    let reply = ask(&mut stream, &large).unwrap();
+    assert_eq!((opcode(&reply), &reply[16..]), (98, LARGE.to_string().as_bytes()));
+    assert_eq!(read_frame(&mut stream).unwrap()[16..], *b"small");
+    // one byte less is let in, for no other request holds memory
+    let fitting = frame(1, &vec![1; LARGE - 16]);
+    assert!(ask(&mut stream, &fitting) == Some(fitting));
+    assert_eq!(server.metrics.statistics().without_memory, 1);
+    await_that(|| budget.reserved() == 0);
+    // who has not said whether it wants a reply is closed
+    let _ = stream.write_all(&frame(5, &vec![1; LARGE]));
+    assert!(read_frame(&mut stream).is_none());
 }
 
 #[test]

@@ -61,6 +61,64 @@ fn write(sessions: &Sessions<Work>, transactions: &Transactions, number: i64, st
     transactions.retry(Durability::Journaled, work).unwrap().0
 }
 
+/// A second registry over the same rows is another member that led meanwhile.
+#[test]
+fn a_new_term_reads_the_rows_again() {
+    let own = in_memory();
+    let (sessions, other) = (Sessions::new(own.transactions.clone()), Sessions::new(own.transactions.clone()));
+    assert_eq!(write(&sessions, &own.transactions, 5, &[0]), 1);
+    assert_eq!(write(&other, &own.transactions, 6, &[0, 1]), 2);
+    sessions.forget_terms();
+    assert_eq!(write(&sessions, &own.transactions, 6, &[0, 1]), 0, "they were done by another member");
+    assert_eq!(code(out(&sessions, 1, 5, Intent::Write)), 225);
+
+    let gone = Arc::new(AtomicUsize::new(0));
+    let begin = |number| {
+        let mut out = out(&sessions, 1, number, Intent::Begin).unwrap();
+        out.begin(Work(gone.clone()), 9, 1, Vec::new());
+        out
+    };
+    drop(begin(7));
+    sessions.forget_terms();
+    assert_eq!((gone.load(Ordering::Relaxed), sessions.open_transactions().len()), (1, 0));
+    let busy = begin(8);
+    sessions.forget_terms();
+    assert_eq!(busy.kill_requested(), Some(Kill::Killed));
+    drop(busy);
+    assert_eq!((gone.load(Ordering::Relaxed), sessions.open_transactions().len()), (2, 0));
+    assert_eq!(write(&sessions, &own.transactions, 6, &[0]), 0, "its row is still of 6");
+}
+
+/// The leader lost its term before it knew what became of a commit. A client that commits again must not be sent away with a transaction
+/// that was aborted: it would run it a second time.
+#[test]
+fn a_commit_that_is_not_settled_is_decided_by_the_row() {
+    let own = in_memory();
+    let sessions: Sessions<Work> = Sessions::new(own.transactions.clone());
+    for (number, counts) in [(5, true), (6, false)] {
+        let mut begun = out(&sessions, 1, number, Intent::Begin).unwrap();
+        begun.begin(Work(Arc::default()), 9, 1, Vec::new());
+        drop(begun);
+        let mut commit = out(&sessions, 1, number, Intent::Commit).unwrap();
+        let record = |txn: &mut Transaction| {
+            if counts {
+                commit.record_commit(txn, 77);
+            }
+            Ok(())
+        };
+        own.transactions.retry::<_, arbor_txn::Error>(Durability::Journaled, record).unwrap();
+        drop(commit.take_work());
+        commit.unsettled();
+        drop(commit);
+        let again = out(&sessions, 1, number, Intent::Commit);
+        match counts {
+            true => assert_eq!(again.unwrap().outcome(), Outcome::WasCommitted),
+            false => assert_eq!(code(again), 251, "it has no row"),
+        }
+    }
+    assert!(sessions.open_transactions().is_empty());
+}
+
 #[test]
 fn an_open_transaction_waits_for_its_next_operation() {
     let own = in_memory();

@@ -34,7 +34,7 @@ pub(super) struct UnindexableDocuments(BTreeSet<Vec<u8>>);
 
 impl UnindexableDocuments {
     /// `None`: the document cannot be indexed; that is noted.
-    pub fn keys_of(&mut self, index: &Index, id_key: &[u8], doc: Doc<'_>) -> Result<Option<Keys>> {
+    pub(super) fn keys_of(&mut self, index: &Index, id_key: &[u8], doc: Doc<'_>) -> Result<Option<Keys>> {
         match index.keys_of(doc) {
             Ok(keys) => Ok(Some(keys)),
             Err(error) if self.0.len() >= UNINDEXABLE_MAX => Err(error),
@@ -47,7 +47,7 @@ impl UnindexableDocuments {
 }
 
 impl<'b> KeyChanges<'b> {
-    pub fn new(collection: &'b Collection, targets: Vec<Target>, base: ReadView) -> KeyChanges<'b> {
+    pub(super) fn new(collection: &'b Collection, targets: Vec<Target>, base: ReadView) -> KeyChanges<'b> {
         KeyChanges {
             collection,
             targets,
@@ -113,7 +113,12 @@ impl<'b> KeyChanges<'b> {
     }
 
     /// Makes the last step short: moves keys that are no longer contended to the index's own tree.
-    pub fn settle(&mut self, transactions: &Transactions, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
+    pub(super) fn settle(
+        &mut self,
+        transactions: &Transactions,
+        watch: &dyn Watch,
+        throttle: &mut Throttle,
+    ) -> Result<()> {
         for target in &mut self.targets {
             let mut from = Vec::new();
             loop {
@@ -134,7 +139,7 @@ impl<'b> KeyChanges<'b> {
     }
 
     /// Checks the last step: everything the view shows must be carried over. Errors: the reason why an index cannot be made.
-    pub fn check(&mut self, txn: &mut Transaction, view: &ReadView) -> Result<()> {
+    pub(super) fn check(&mut self, txn: &mut Transaction, view: &ReadView) -> Result<()> {
         for id_key in &self.unindexable.0 {
             if let Some(doc) = view.get(self.collection.tree, id_key)? {
                 self.targets.iter().try_for_each(|target| target.index.keys_of(Doc::trusted(&doc)).map(drop))?;
@@ -164,6 +169,7 @@ impl Carry for KeyChanges<'_> {
     }
 
     fn caught_up(&mut self, view: ReadView) {
+        assert!(self.base.position() <= view.position(), "B1: the base goes forward");
         self.base = view;
         self.done.clear();
         self.done_bytes = 0;

@@ -6,7 +6,7 @@
 //! | step | a crash after it leaves |
 //! |---|---|
 //! | 1. under the latch, one transaction: create the trees, note them and the build in the catalogue | empty trees, dropped at the start; a build to be begun again |
-//! | 2. scan the documents of a snapshot, sort their keys, fill each tree with `bulk_load`, throttled; checkpoint | the same, trees empty or whole |
+//! | 2. scan the documents of a snapshot, sort their keys, fill each tree with `bulk_load`, throttled; checkpoint; the members of the set fetch the trees, and a record says so | the same, trees empty or whole |
 //! | 3. carry over the keys of documents that changed, in ordinary transactions, until little is left | the same |
 //! | 4. under the latch, one transaction: the last of them, the proof that unique keys are unique, the indexes join the collection, the notes go | ready indexes |
 //!
@@ -51,7 +51,7 @@ pub use self::restart::UnfinishedBuild;
 use self::target::Target;
 use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::follow::{CatchUp, LastStep, Phase, Throttle, Unwatched, Watch};
+use crate::follow::{CatchUp, LastStep, Phase, Throttle, Unwatched, Watch, publish};
 use crate::index::Multikey;
 use crate::index::spec::IndexSpec;
 use crate::latch::ExclusiveGuard;
@@ -87,7 +87,7 @@ impl Build<'_> {
     /// Ensures on `Ok`: the indexes are ready and in the catalogue. Requires the collection's own latch.
     ///
     /// Errors: `IndexBuildAborted`, `Interrupted`, `DuplicateKey`, or why a document cannot be indexed.
-    pub fn run(&self, specs: Vec<IndexSpec>, latch: ExclusiveGuard) -> Result<()> {
+    pub(crate) fn run(&self, specs: Vec<IndexSpec>, latch: ExclusiveGuard) -> Result<()> {
         let size = data_size(&self.transactions().read()?, self.collection)?;
         if size <= self.store.options.build_in_transaction_bytes {
             return self.run_in_transaction(specs);
@@ -96,8 +96,8 @@ impl Build<'_> {
         drop(latch);
         match self.run_alongside_writers(&registered, targets) {
             Ok(()) => Ok(()),
-            // It will happen: the log has it.
-            Err(error @ Error::Txn(TxnError::CommittedNotApplied { .. })) => Err(error),
+            // The log has it: it will happen, or the next leader decides.
+            Err(error @ Error::Txn(TxnError::CommittedNotApplied { .. } | TxnError::Unsettled { .. })) => Err(error),
             Err(error) => {
                 let again = matches!(error, Error::Interrupted) && self.settings.watch.is_closing();
                 registered.failed();
@@ -133,6 +133,7 @@ impl Build<'_> {
             targets.push(Target::new(index.clone(), index.unique.then(|| txn.create_tree(new.options))));
         }
         let trees: Vec<_> = targets.iter().flat_map(Target::trees).collect();
+        debug_assert!(self.collection.latch.is_held_exclusively(), "step 1 is under the latch");
         for tree in &trees {
             txn.put(CATALOGUE, catalogue::build_key(*tree), own.namespace.as_str());
         }
@@ -146,7 +147,7 @@ impl Build<'_> {
 
     /// Notes the start in the catalogue and in the history; a build that begins again after a crash has these notes already.
     fn note_start(&self, txn: &mut Transaction, indexes: &[Arc<Index>]) {
-        if self.store.unfinished.iter().any(|before| before.uuid == self.uuid) {
+        if self.store.unfinished.lock().iter().any(|before| before.uuid == self.uuid) {
             return;
         }
         let (uuid, own, specs) = (self.uuid, self.collection, specs_of(indexes));
@@ -161,8 +162,8 @@ impl Build<'_> {
         let mut throttle = Throttle::new();
         let (view, follower) = self.transactions().follow()?;
         let mut changes = KeyChanges::new(self.collection, targets, view);
-        self.fill(&mut changes, watch, &mut throttle)?;
-        self.transactions().checkpoint_now()?;
+        let loads = self.fill(&mut changes, watch, &mut throttle)?;
+        publish(self.transactions(), &loads, watch)?;
         let mut catch_up = CatchUp::new(self.transactions(), follower, changes);
         watch.progress(Phase::CatchingUp, 0, 0);
         catch_up.rounds(watch, &mut throttle)?;
@@ -190,6 +191,9 @@ impl Build<'_> {
 
     /// Adds the indexes to the collection and commits.
     fn complete(&self, mut txn: Transaction, now: &Collection, built: Vec<Arc<Index>>) -> Result<()> {
+        assert!(now.uuid == self.collection.uuid, "the indexes of one collection do not join another");
+        debug_assert!(now.latch.is_held_exclusively(), "step 4: no writer of {} is at work", now.namespace);
+        assert!(self.replaced.is_none() || built.len() == 1, "one index comes in the place of one");
         for index in &built {
             let masks = index.multikey.expected();
             if masks.iter().any(|mask| *mask != 0) {

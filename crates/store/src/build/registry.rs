@@ -75,22 +75,26 @@ pub struct IndexBuildCounts {
 }
 
 impl Builds {
-    pub fn register(&self, running: Running) -> Registered<'_> {
+    pub(crate) fn register(&self, running: Running) -> Registered<'_> {
         let running = Arc::new(running);
         self.begun.fetch_add(1, Ordering::Relaxed);
-        self.running.lock().push(running.clone());
+        let mut all = self.running.lock();
+        assert!(all.iter().all(|other| other.uuid != running.uuid), "build {} runs once", running.uuid);
+        all.push(running.clone());
+        drop(all);
         Registered { builds: self, running }
     }
 
     /// Returns the running builds of a collection.
-    pub fn of(&self, collection: &Collection) -> Vec<Arc<Running>> {
+    pub(crate) fn of(&self, collection: &Collection) -> Vec<Arc<Running>> {
         self.running.lock().iter().filter(|build| build.collection == collection.uuid).cloned().collect()
     }
 
     /// Refuses changes that a running build would miss. Requires the collection's latch held exclusively, under which builds begin.
     ///
     /// Errors: `IndexBuildRunning`.
-    pub fn refuse(&self, collection: &Collection) -> Result<()> {
+    pub(crate) fn refuse(&self, collection: &Collection) -> Result<()> {
+        debug_assert!(collection.latch.is_held_exclusively(), "no build of {} begins now", collection.namespace);
         match self.of(collection).is_empty() {
             true => Ok(()),
             false => Err(Error::IndexBuildRunning { collection: collection.uuid }),
@@ -98,12 +102,16 @@ impl Builds {
     }
 
     /// Asks all builds of a collection to end.
-    pub fn break_off(&self, collection: &Collection, reason: &'static str) {
+    pub(crate) fn break_off(&self, collection: &Collection, reason: &'static str) {
         self.of(collection).iter().for_each(|build| build.break_off(reason));
     }
 
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.lock().is_empty()
+    }
+
     /// Errors: `Interrupted`.
-    pub fn wait_for(&self, build: &Running, watch: &dyn Watch) -> Result<()> {
+    pub(crate) fn wait_for(&self, build: &Running, watch: &dyn Watch) -> Result<()> {
         let mut running = self.running.lock();
         while running.iter().any(|own| own.uuid == build.uuid) {
             if watch.is_stopped() {
@@ -116,22 +124,23 @@ impl Builds {
 }
 
 impl Running {
-    pub fn new(build: &Build<'_>, indexes: Vec<Arc<Index>>, trees: Vec<TreeId>) -> Running {
+    pub(crate) fn new(build: &Build<'_>, indexes: Vec<Arc<Index>>, trees: Vec<TreeId>) -> Running {
+        assert!(indexes.iter().all(|index| trees.contains(&index.tree)), "a build that fails drops all of its trees");
         let replaces = build.replaced.is_some();
         let state = Mutex::default();
         Running { uuid: build.uuid, collection: build.collection.uuid, indexes, trees, replaces, state }
     }
 
-    pub fn break_off(&self, reason: &'static str) {
+    pub(crate) fn break_off(&self, reason: &'static str) {
         self.state.lock().aborted.get_or_insert(reason);
     }
 
-    pub fn is_aborted(&self) -> bool {
+    pub(crate) fn is_aborted(&self) -> bool {
         self.state.lock().aborted.is_some()
     }
 
     /// The error of a build, which is another one when it was asked to end.
-    pub fn aborted(&self, error: Error) -> Error {
+    pub(crate) fn aborted(&self, error: Error) -> Error {
         match (self.state.lock().aborted, error) {
             (Some(reason), Error::Interrupted | Error::NamespaceNotFound(_)) => {
                 Error::IndexBuildAborted { build: self.uuid, reason }
@@ -142,14 +151,18 @@ impl Running {
 }
 
 impl Registered<'_> {
-    pub fn failed(&self) {
+    pub(crate) fn failed(&self) {
         self.builds.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.builds.running.lock().retain(|own| own.uuid != self.running.uuid);
+        let mut running = self.builds.running.lock();
+        let before = running.len();
+        running.retain(|own| own.uuid != self.running.uuid);
+        debug_assert!(running.len() + 1 == before, "a build ends once");
+        drop(running);
         self.builds.ended.notify_all();
     }
 }
@@ -184,6 +197,20 @@ impl Store {
             is_ending: build.is_aborted(),
         };
         self.builds.of(collection).iter().filter(|build| !build.replaces).map(shown).collect()
+    }
+
+    /// Asks all builds to end, when another member takes over and continues them.
+    pub fn break_off_builds(&self) {
+        let running = self.builds.running.lock().clone();
+        running.iter().for_each(|build| build.break_off("this member is no longer primary"));
+    }
+
+    /// Waits until no build runs.
+    pub fn wait_for_builds(&self) {
+        let mut running = self.builds.running.lock();
+        while !running.is_empty() {
+            self.builds.ended.wait(&mut running);
+        }
     }
 
     pub fn index_build_counts(&self) -> IndexBuildCounts {

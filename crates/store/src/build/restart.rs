@@ -24,7 +24,7 @@ pub struct UnfinishedBuild {
 }
 
 /// Maximum number of times that a build begins again.
-pub const RESTARTS_MAX: u32 = 2;
+pub(super) const RESTARTS_MAX: u32 = 2;
 
 impl UnfinishedBuild {
     /// Returns true if the next [`Store::build_again`] builds; else it ends the build.
@@ -38,9 +38,9 @@ impl UnfinishedBuild {
 }
 
 impl Store {
-    /// Returns the unfinished builds of the catalogue when the store was opened.
-    pub fn unfinished_builds(&self) -> &[UnfinishedBuild] {
-        &self.unfinished
+    /// Returns the unfinished builds of the catalogue when the store was opened, or last took over.
+    pub fn unfinished_builds(&self) -> Vec<UnfinishedBuild> {
+        self.unfinished.lock().clone()
     }
 
     /// Builds the indexes that are not there yet. `None`: the collection is gone.

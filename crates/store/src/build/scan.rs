@@ -5,6 +5,7 @@ use std::path::Path;
 use arbor_base::memory::{self, Class};
 use arbor_bson::Doc;
 use arbor_txn::View;
+use arbor_txn::record::Load;
 
 use super::Build;
 use super::carry::KeyChanges;
@@ -30,8 +31,13 @@ pub(super) fn each_document(
 }
 
 impl Build<'_> {
-    /// Step 2 without its checkpoint: the trees hold the keys of the documents that the view of `changes` shows.
-    pub(super) fn fill(&self, changes: &mut KeyChanges<'_>, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
+    /// Step 2 without its checkpoint; returns the filled trees. They hold the keys of the documents that the view of `changes` shows.
+    pub(super) fn fill(
+        &self,
+        changes: &mut KeyChanges<'_>,
+        watch: &dyn Watch,
+        throttle: &mut Throttle,
+    ) -> Result<Vec<Load>> {
         let scratch = &self.store.options.scratch;
         let bytes_max = self.settings.memory_bytes / changes.targets.len().max(1);
         let sorter = || Sorter::new(scratch, memory::process().allowance(Class::Build, bytes_max));
@@ -43,16 +49,18 @@ impl Build<'_> {
             scan(changes, &mut sorters, &mut pace)?
         };
         let mut pace = Pace::new(transactions, watch, throttle, Phase::Loading, keys);
+        let mut loads = Vec::new();
         for (target, sorter) in changes.targets.iter_mut().zip(sorters) {
-            load(target, sorter.finish()?, &mut pace, scratch, bytes_max / 8)?;
+            load(target, sorter.finish()?, &mut pace, scratch, bytes_max / 8, &mut loads)?;
         }
-        pace.check()
+        pace.check().map(|()| loads)
     }
 }
 
 /// Returns the number of keys.
 fn scan(changes: &mut KeyChanges<'_>, sorters: &mut [Sorter], pace: &mut Pace<'_>) -> Result<u64> {
     let KeyChanges { collection, targets, base, unindexable, .. } = changes;
+    assert!(targets.len() == sorters.len(), "{} indexes, {} sorters", targets.len(), sorters.len());
     let mut count = 0;
     each_document(base, collection, |id_key, doc| {
         for (target, sorter) in targets.iter().zip(&mut *sorters) {
@@ -68,12 +76,19 @@ fn scan(changes: &mut KeyChanges<'_>, sorters: &mut [Sorter], pace: &mut Pace<'_
 }
 
 /// Fills the tree of an index; keys with several documents go into the contended tree.
-fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, bytes_max: usize) -> Result<()> {
+fn load(
+    target: &mut Target,
+    merge: Merge,
+    pace: &mut Pace<'_>,
+    scratch: &Path,
+    bytes_max: usize,
+    loads: &mut Vec<Load>,
+) -> Result<()> {
     let transactions = pace.transactions;
     let mut rows = UniqueRows { merge, ahead: None, last_shared: None };
     let mut shared = Sorter::new(scratch, memory::process().allowance(Class::Build, bytes_max));
     let mut any_shared = false;
-    bulk_load(transactions, target.index.tree, || {
+    loads.push(bulk_load(transactions, target.index.tree, || {
         loop {
             let next = match target.index.unique {
                 true => rows.next()?,
@@ -87,17 +102,18 @@ fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, 
             any_shared = true;
             shared.push(target.contended_row(&row)?)?;
         }
-    })?;
+    })?);
     if !any_shared {
         return Ok(());
     }
     let mut merge = shared.finish()?;
     target.load_contended(|tree| {
-        bulk_load(transactions, tree, || {
+        loads.push(bulk_load(transactions, tree, || {
             let row = merge.next()?;
             row.iter().try_for_each(|row| pace.count(row.0.len() + row.1.len() + 16))?;
             Ok(row)
-        })
+        })?);
+        Ok(())
     })
 }
 
@@ -118,6 +134,7 @@ impl UniqueRows {
             },
         };
         self.ahead = self.merge.next()?;
+        debug_assert!(self.ahead.as_ref().is_none_or(|ahead| row.0 <= ahead.0), "equal keys follow each other");
         let like_next = self.ahead.as_ref().is_some_and(|ahead| ahead.0 == row.0);
         let like_last = self.last_shared.as_ref().is_some_and(|last| *last == row.0);
         if like_next && !like_last {

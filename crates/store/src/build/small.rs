@@ -15,6 +15,7 @@ use crate::{Index, Result};
 impl Build<'_> {
     /// Requires the collection's latch held exclusively.
     pub(super) fn run_in_transaction(&self, specs: Vec<IndexSpec>) -> Result<()> {
+        debug_assert!(self.collection.latch.is_held_exclusively(), "no writer adds a document without its keys");
         let mut txn = self.transactions().begin()?;
         let indexes = self.create(&mut txn, specs)?;
         self.note_whole(&mut txn, &indexes)?;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arbor_base::TreeId;
+use arbor_base::{TreeId, paranoid};
 use arbor_bson::Doc;
 use arbor_bson::keystring::Key;
 use arbor_txn::{Transaction, View};
@@ -40,7 +40,8 @@ pub(super) enum Settled {
 
 impl Target {
     /// `contended`: the second tree of a unique index.
-    pub fn new(index: Arc<Index>, contended: Option<TreeId>) -> Target {
+    pub(super) fn new(index: Arc<Index>, contended: Option<TreeId>) -> Target {
+        assert!(index.unique == contended.is_some(), "T1: unique indexes, and no others, have a contended tree");
         let contended = contended.map(|tree| {
             let spec = IndexSpec { unique: false, prepare_unique: false, ..index.spec.clone() };
             let index = Index { spec, tree, ..Index::clone(&index) };
@@ -49,16 +50,16 @@ impl Target {
         Target { index, contended }
     }
 
-    pub fn contended_tree(&self) -> Option<TreeId> {
+    pub(super) fn contended_tree(&self) -> Option<TreeId> {
         self.contended.as_ref().map(|contended| contended.index.tree)
     }
 
-    pub fn trees(&self) -> impl Iterator<Item = TreeId> {
+    pub(super) fn trees(&self) -> impl Iterator<Item = TreeId> {
         std::iter::once(self.index.tree).chain(self.contended_tree())
     }
 
     /// Returns the row of the contended tree that corresponds to this one of the index's own.
-    pub fn contended_row(&self, (key, value): &Row) -> Result<Row> {
+    pub(super) fn contended_row(&self, (key, value): &Row) -> Result<Row> {
         let parts = entry::decode(&self.index, key, value)?;
         match &self.contended {
             Some(contended) => Ok(entry::encode(&contended.index, parts)),
@@ -66,19 +67,21 @@ impl Target {
         }
     }
 
-    pub fn load_contended(&mut self, load: impl FnOnce(TreeId) -> Result<()>) -> Result<()> {
+    pub(super) fn load_contended(&mut self, load: impl FnOnce(TreeId) -> Result<()>) -> Result<()> {
         let Some(contended) = &mut self.contended else { return Ok(()) };
+        assert!(!contended.any, "the contended tree is loaded while it is empty");
         contended.any = true;
         load(contended.index.tree)
     }
 
     /// The document gets a key. It may have it already.
-    pub fn put(&mut self, txn: &mut Transaction, key: &Key, id_key: &[u8], doc: Doc<'_>) -> Result<()> {
+    pub(super) fn put(&mut self, txn: &mut Transaction, key: &Key, id_key: &[u8], doc: Doc<'_>) -> Result<()> {
         let Some(contended) = &mut self.contended else {
             put_entry(txn, &self.index, key, id_key, doc);
             return Ok(());
         };
         if contended.has(txn, &key.bytes)? {
+            paranoid!(!matches!(txn.get(self.index.tree, &key.bytes), Ok(Some(_))), "T1: a key is in one of two trees");
             put_entry(txn, &contended.index, key, id_key, doc);
             return Ok(());
         }
@@ -102,7 +105,7 @@ impl Target {
     }
 
     /// The document loses a key. It may have lost it already.
-    pub fn remove(&mut self, txn: &mut Transaction, key: &Key, id_key: &[u8]) -> Result<()> {
+    pub(super) fn remove(&mut self, txn: &mut Transaction, key: &Key, id_key: &[u8]) -> Result<()> {
         let Some(contended) = &self.contended else {
             delete_entry(txn, &self.index, key, id_key);
             return Ok(());
@@ -122,7 +125,7 @@ impl Target {
     /// in which no key may have several documents any more.
     ///
     /// Errors: `DuplicateKey`.
-    pub fn settle(&mut self, txn: &mut Transaction, from: &[u8], of: Option<&Collection>) -> Result<Settled> {
+    pub(super) fn settle(&mut self, txn: &mut Transaction, from: &[u8], of: Option<&Collection>) -> Result<Settled> {
         let Some(contended) = self.contended.as_ref().filter(|contended| contended.any) else {
             return Ok(Settled::All);
         };
@@ -137,6 +140,7 @@ impl Target {
             }
             let key = Key { bytes: cursor.key().to_vec(), type_bits: cursor.type_bits().to_vec() };
             let row = (cursor.position().to_vec(), entry::encode(&self.index, cursor.parts()));
+            debug_assert!(row.1.0 == key.bytes, "T1: in the index's own tree the key is the values");
             let mut owners = 0;
             while valid && cursor.key() == key.bytes {
                 owners += 1;

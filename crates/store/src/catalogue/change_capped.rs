@@ -34,6 +34,7 @@ impl Store {
         let records = records_in_order(&txn, &old)?;
         old.order.into_iter().for_each(|order| txn.drop_tree(order));
         let kept = last_that_fit(&records, bytes_max as u64);
+        debug_assert!(crate::count(&txn, &old)? == records.len() as u64, "all documents of {namespace} are in order");
         let (gone, stay) = records.split_at(records.len() - kept);
         let bytes: u64 = gone.iter().map(|(_, bytes)| bytes).sum();
         gone.iter().for_each(|(id_key, _)| txn.delete(new.tree, id_key.as_slice()));

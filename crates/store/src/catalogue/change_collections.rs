@@ -7,6 +7,7 @@ use arbor_bson::{DocBuf, compare_docs};
 use arbor_txn::Transaction;
 use uuid::Uuid;
 
+use crate::catalogue::change_indexes::INDEXES_MAX;
 use crate::catalogue::{self, CATALOGUE};
 use crate::noting::commands as noting;
 use crate::read::record::count;
@@ -146,6 +147,11 @@ impl Store {
     /// Gives the collection another name, maybe in another database. A target that exists is dropped if asked for.
     pub fn rename(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
         self.check_name(to)?;
+        self.rename_checked(from, to, drop_target)
+    }
+
+    /// Like `rename`, to any name.
+    pub(crate) fn rename_checked(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
         if from == to {
             return Err(Error::IllegalOperation("Can't rename a collection to itself".into()));
         }
@@ -167,6 +173,7 @@ impl Store {
                 return Err(Error::NamespaceExists(to.clone()));
             }
             catalogue.check_case(to.db())?;
+            debug_assert!(self.is_locking_several(), "a thread that holds two latches is the only one");
             self.switches.refuse(source, "rename")?;
             self.builds.refuse(source)?;
             let mut txn = self.transactions.begin()?;
@@ -191,6 +198,12 @@ impl Store {
 }
 
 pub(crate) fn put_collection(txn: &mut Transaction, collection: &Collection) {
+    assert!(
+        collection.indexes.len() < INDEXES_MAX,
+        "{} has {} indexes",
+        collection.namespace,
+        collection.indexes.len()
+    );
     let key = catalogue::collection_key(&collection.namespace);
     txn.put(CATALOGUE, key, catalogue::encode_collection(collection).into_bytes());
 }

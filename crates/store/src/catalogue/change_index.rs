@@ -236,6 +236,12 @@ fn changed_spec(index: &Index, change: &IndexChange) -> DocBuf {
 
 impl Collection {
     pub(crate) fn with_index_replaced(&self, old: &Arc<Index>, new: Arc<Index>) -> Collection {
+        assert!(
+            self.indexes.iter().any(|index| Arc::ptr_eq(index, old)),
+            "{} is an index of {}",
+            old.name,
+            self.namespace
+        );
         let indexes = self.indexes.iter();
         let indexes = indexes.map(|index| if Arc::ptr_eq(index, old) { new.clone() } else { index.clone() });
         Collection { indexes: indexes.collect(), ..self.copy() }

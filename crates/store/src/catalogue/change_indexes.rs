@@ -41,11 +41,6 @@ fn problem<T>(kind: IndexProblem, reason: impl Into<String>) -> Result<T> {
 }
 
 impl Store {
-    /// Checks one specification without building anything.
-    pub fn check_index_spec(spec: &DocBuf) -> Result<()> {
-        IndexSpec::parse(spec.as_doc()).map(drop)
-    }
-
     /// Like [`Store::build_indexes`], but unwatched.
     pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
         let memory_bytes = self.options.build_memory_bytes;
@@ -93,6 +88,7 @@ impl Store {
                 self.switches.refuse(&collection, "create indexes on")?;
                 Build { store: self, collection: &collection, replaced: None, settings, uuid }.run(new, latch)?;
             }
+            debug_assert!(before + created.len() <= INDEXES_MAX, "{} more than {before} indexes", created.len());
             return Ok(IndexesCreated { before, after: before + created.len(), created_collection, created });
         }
     }

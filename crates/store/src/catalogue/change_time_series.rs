@@ -65,6 +65,14 @@ impl Store {
         Ok(Created::Now)
     }
 
+    /// Gives the time series `to` the buckets of `from`, which ceases to be. Both must exist, and have the same options.
+    pub fn replace_time_series(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        let buckets =
+            |series: &Namespace| self.buckets_of(series).ok_or_else(|| Error::NamespaceNotFound(series.clone()));
+        self.rename_checked(&buckets(from)?.namespace, &buckets(to)?.namespace, true)?;
+        self.drop_view(from).map(drop)
+    }
+
     /// Returns true if there was one.
     pub fn drop_time_series(&self, namespace: &Namespace) -> Result<bool> {
         let Some(buckets) = self.buckets_of(namespace) else { return Ok(false) };

@@ -14,16 +14,17 @@
 //! A row `b` at the start means that a build, or a switch of engines, was interrupted: its tree is dropped. A build with a
 //! row `i` begins again then.
 
-pub mod change_capped;
-pub mod change_collections;
-pub mod change_index;
-pub mod change_indexes;
-pub mod change_time_series;
-pub mod change_views;
-pub mod tree_options;
-pub mod view;
+pub(crate) mod change_capped;
+pub(crate) mod change_collections;
+pub(crate) mod change_index;
+pub(crate) mod change_indexes;
+pub(crate) mod change_time_series;
+pub(crate) mod change_views;
+pub(crate) mod in_step;
+pub(crate) mod tree_options;
+pub(crate) mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arbor_base::TreeId;
@@ -32,6 +33,7 @@ use arbor_lang::Collation;
 use arbor_txn::View;
 use uuid::Uuid;
 
+use crate::capped::is_capped;
 use crate::index::Multikey;
 use crate::index::spec::IndexSpec;
 use crate::{Collection, Error, Index, Namespace, Result, UnfinishedBuild, ViewDefinition};
@@ -50,11 +52,37 @@ const UUID_SUBTYPE: u8 = 4;
 /// An entry wraps a user's options, which are as deep as a document may be.
 const LIMITS: Limits = Limits { depth_max: 250, size_max: arbor_engine::limits::VALUE_BYTES_MAX };
 
+/// Databases of more collections are not validated at each change, which would cost the square of their number.
+const VALIDATED_MAX: usize = 200;
+
 /// One database's collections and views by name. A name is one or the other.
 #[derive(Clone, Default)]
 pub(crate) struct Database {
     pub collections: BTreeMap<String, Arc<Collection>>,
     pub views: BTreeMap<String, Arc<ViewDefinition>>,
+}
+
+impl Database {
+    fn validate(&self, db: &str) {
+        assert!(!self.collections.is_empty() || !self.views.is_empty(), "{db} is there while it has something");
+        let (mut trees, mut uuids) = (BTreeSet::new(), BTreeSet::new());
+        for (name, own) in &self.collections {
+            let namespace = &own.namespace;
+            assert!(namespace.db() == db && namespace.collection() == name, "{namespace} is found as {db}.{name}");
+            assert!(!self.views.contains_key(name), "{namespace} is a collection or a view");
+            assert!(own.trees().all(|tree| trees.insert(tree)), "each tree of {namespace} is its own");
+            assert!(uuids.insert(own.uuid), "the UUID of {namespace} is its own");
+            let indexes: BTreeSet<&str> = own.indexes.iter().map(|index| index.name.as_str()).collect();
+            assert!(indexes.len() == own.indexes.len(), "two indexes of {namespace} have one name");
+            assert!(!indexes.contains("_id_"), "the index on _id of {namespace} is the records themselves");
+            assert!(own.order.is_some() == is_capped(own.options.as_doc()), "{namespace} has an order if it is capped");
+        }
+        for (name, view) in &self.views {
+            let namespace = &view.namespace;
+            assert!(namespace.db() == db && namespace.collection() == name, "{namespace} is found as {db}.{name}");
+            assert!(view.view_on.db() == db, "{namespace} shows its own database, and not {}", view.view_on);
+        }
+    }
 }
 
 /// All databases by name. A database is there while it has collections or views. Cloning shares the databases.
@@ -64,26 +92,26 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    pub fn collection(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
+    pub(crate) fn collection(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
         self.databases.get(namespace.db())?.collections.get(namespace.collection())
     }
 
-    pub fn view(&self, namespace: &Namespace) -> Option<&Arc<ViewDefinition>> {
+    pub(crate) fn view(&self, namespace: &Namespace) -> Option<&Arc<ViewDefinition>> {
         self.databases.get(namespace.db())?.views.get(namespace.collection())
     }
 
-    pub fn put(&mut self, collection: Arc<Collection>) {
+    pub(crate) fn put(&mut self, collection: Arc<Collection>) {
         let database = self.databases.entry(collection.namespace.db().to_owned()).or_default();
         Arc::make_mut(database).collections.insert(collection.namespace.collection().to_owned(), collection);
     }
 
-    pub fn put_view(&mut self, view: Arc<ViewDefinition>) {
+    pub(crate) fn put_view(&mut self, view: Arc<ViewDefinition>) {
         let database = self.databases.entry(view.namespace.db().to_owned()).or_default();
         Arc::make_mut(database).views.insert(view.namespace.collection().to_owned(), view);
     }
 
     /// Removes the collection or the view.
-    pub fn remove(&mut self, namespace: &Namespace) {
+    pub(crate) fn remove(&mut self, namespace: &Namespace) {
         let Some(database) = self.databases.get_mut(namespace.db()) else { return };
         let own = Arc::make_mut(database);
         own.collections.remove(namespace.collection());
@@ -93,8 +121,20 @@ impl Catalogue {
         }
     }
 
+    /// Panics where the catalogue breaks its own rules. `known`: an earlier one, whose databases were checked then.
+    pub(crate) fn validate(&self, known: &Catalogue) {
+        let names: BTreeSet<String> = self.databases.keys().map(|db| db.to_ascii_lowercase()).collect();
+        assert!(names.len() == self.databases.len(), "names of databases differ not only in case");
+        for (db, database) in &self.databases {
+            let is_changed = known.databases.get(db).is_none_or(|known| !Arc::ptr_eq(known, database));
+            if is_changed && database.collections.len() <= VALIDATED_MAX {
+                database.validate(db);
+            }
+        }
+    }
+
     /// A name that differs from an existing database only in case may not be used.
-    pub fn check_case(&self, db: &str) -> Result<()> {
+    pub(crate) fn check_case(&self, db: &str) -> Result<()> {
         if self.databases.contains_key(db) {
             return Ok(());
         }
@@ -130,11 +170,17 @@ pub(crate) fn encode_unfinished(build: &UnfinishedBuild) -> DocBuf {
     let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: build.collection.as_bytes() };
     let specs: arbor_bson::ArrayBuf = build.specs.iter().collect();
     let note = DocBuf::new().with("collection", uuid).with("ns", build.namespace.as_str()).with("specs", &specs);
-    note.with("restarts", build.restarts as i32)
+    let note = note.with("restarts", build.restarts as i32);
+    let is_read = |read: UnfinishedBuild| read.restarts == build.restarts && read.specs.len() == build.specs.len();
+    let read = decode_unfinished(build.uuid.as_bytes(), note.as_bytes());
+    debug_assert!(read.is_ok_and(is_read), "the next start reads the note as it was written");
+    note
 }
 
 pub(crate) fn encode_masks(masks: &[u64]) -> Vec<u8> {
-    masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
+    let bytes: Vec<u8> = masks.iter().flat_map(|mask| mask.to_le_bytes()).collect();
+    debug_assert!(decode_masks(Some(&bytes), masks.len()) == masks, "flags are read as they were written");
+    bytes
 }
 
 /// Missing flags are clear.
@@ -157,7 +203,13 @@ pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
     if let Some(order) = collection.order {
         doc.append("order", order.0 as i64);
     }
-    doc.with("options", &collection.options).with("indexes", &indexes)
+    let doc = doc.with("options", &collection.options).with("indexes", &indexes);
+    debug_assert!(
+        arbor_bson::validate(doc.as_bytes(), LIMITS).is_ok(),
+        "the next start reads {}",
+        collection.namespace
+    );
+    doc
 }
 
 fn corrupt(place: &str, reason: impl Into<String>) -> Error {

@@ -119,7 +119,8 @@ impl Nesting<'_> {
                 height = height.max(self.height(next)? + 1);
             }
         }
-        self.on_way.pop();
+        let last = self.on_way.pop();
+        debug_assert!(last.as_ref() == Some(&view.namespace), "the way back is the way there");
         self.heights.insert(view.namespace.clone(), height);
         Ok(height)
     }

@@ -35,7 +35,7 @@ pub(crate) struct CatchUp<'s, C> {
 }
 
 impl<'s, C: Carry> CatchUp<'s, C> {
-    pub fn new(transactions: &'s Transactions, follower: Follower, carry: C) -> CatchUp<'s, C> {
+    pub(crate) fn new(transactions: &'s Transactions, follower: Follower, carry: C) -> CatchUp<'s, C> {
         CatchUp { transactions, follower, carry, records: 0 }
     }
 
@@ -45,7 +45,7 @@ impl<'s, C: Carry> CatchUp<'s, C> {
     }
 
     /// Runs rounds until little is left; returns their number. When writers commit faster than this copies, its share grows.
-    pub fn rounds(&mut self, watch: &dyn Watch, throttle: &mut Throttle) -> Result<u32> {
+    pub(crate) fn rounds(&mut self, watch: &dyn Watch, throttle: &mut Throttle) -> Result<u32> {
         for round in 1..=ROUNDS_MAX {
             let lag = self.lag();
             if lag <= LAG_RECORDS {
@@ -60,7 +60,7 @@ impl<'s, C: Carry> CatchUp<'s, C> {
     }
 
     /// Carries over everything that is visible when it begins.
-    pub fn round(&mut self, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
+    pub(crate) fn round(&mut self, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
         let view = self.transactions.read()?;
         let end = view.position();
         let total = self.lag();
@@ -82,7 +82,8 @@ impl<'s, C: Carry> CatchUp<'s, C> {
     /// Carries over everything up to `end`, the last part of it by the returned transaction.
     ///
     /// Requires a view that shows at least everything up to `end`.
-    pub fn rest(&mut self, end: Position, view: &ReadView) -> Result<Transaction> {
+    pub(crate) fn rest(&mut self, end: Position, view: &ReadView) -> Result<Transaction> {
+        assert!(view.position() >= end, "F1: the view shows all that is carried over");
         loop {
             let mut txn = self.transactions.begin()?;
             self.group(&mut txn, end, view, None)?;
@@ -96,7 +97,8 @@ impl<'s, C: Carry> CatchUp<'s, C> {
     fn group(&mut self, txn: &mut Transaction, end: Position, view: &ReadView, most: Option<u64>) -> Result<()> {
         let until = most.map_or(u64::MAX, |most| self.records + most);
         while txn.size_bytes() < GROUP_BYTES && self.records < until {
-            let Some((_, ops)) = self.follower.next(end)? else { return Ok(()) };
+            let Some((at, ops)) = self.follower.next(end)? else { return Ok(()) };
+            debug_assert!(at <= end, "{at} is past {end}");
             self.records += 1;
             for op in ops {
                 self.carry.carry(txn, op, view)?;

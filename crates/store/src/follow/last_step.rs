@@ -14,6 +14,7 @@ use crate::{Collection, Error, Namespace, Result, Store};
 /// First timeout of the wait for the latch: new writers are blocked while a thread waits for it.
 const LATCH_TIMEOUT: Duration = Duration::from_millis(10);
 const LATCH_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+const _: () = assert!(LATCH_TIMEOUT.as_millis() < LATCH_TIMEOUT_MAX.as_millis());
 /// Maximum time between the append of a commit and its visibility in the engine, while writers are kept out.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -31,7 +32,7 @@ impl<C: Carry> CatchUp<'_, C> {
     /// held.
     ///
     /// Errors: `NamespaceNotFound` when the collection is gone.
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         store: &Store,
         old: &Collection,
@@ -46,6 +47,7 @@ impl<C: Carry> CatchUp<'_, C> {
                     return Err(Error::NamespaceNotFound(old.namespace.clone()));
                 }
                 let began = Instant::now();
+                debug_assert!(now.latch.is_held_exclusively(), "F1: what comes after the end is of no writer");
                 let end = self.follower.end();
                 if let Some(view) = store.view_of(end)? {
                     let txn = self.rest(end, &view)?;
@@ -100,7 +102,7 @@ impl Store {
 struct LatchTimeouts(std::cell::Cell<u32>);
 
 impl LatchTimeouts {
-    pub fn next(&self) -> Duration {
+    pub(crate) fn next(&self) -> Duration {
         let times = self.0.get();
         self.0.set(times + 1);
         LATCH_TIMEOUT.saturating_mul(1 << times.min(8)).min(LATCH_TIMEOUT_MAX)

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `watch.rs` | [`Watch`]: aborting it and watching its progress |
 //! | `throttle.rs`, `pace.rs` | the share of the processors it takes; the steps at which it checks |
-//! | `load.rs` | rows that may fail on their way into `bulk_load` |
+//! | `load.rs` | rows that may fail on their way into `bulk_load`; the filled trees become part of the log |
 //! | `catch_up.rs` | what the log has after the snapshot, carried over by a [`Carry`] |
 //! | `last_step.rs` | the rest of the log under the latch |
 //!
@@ -22,7 +22,7 @@ mod watch;
 
 pub(crate) use self::catch_up::{Carry, CatchUp, GROUP_BYTES};
 pub(crate) use self::last_step::LastStep;
-pub(crate) use self::load::bulk_load;
+pub(crate) use self::load::{bulk_load, publish};
 pub(crate) use self::pace::Pace;
 pub(crate) use self::throttle::Throttle;
 pub use self::watch::{Phase, Unwatched, Watch};

@@ -9,6 +9,7 @@ use crate::{Error, Result};
 const STEP_BYTES: usize = 64 << 10;
 /// Bytes after which the target is asked for room again.
 const ROOM_BYTES: usize = 1 << 20;
+const _: () = assert!(STEP_BYTES <= ROOM_BYTES, "room is asked for at a step");
 
 pub(crate) struct Pace<'s> {
     pub transactions: &'s Transactions,
@@ -24,7 +25,7 @@ pub(crate) struct Pace<'s> {
 }
 
 impl<'s> Pace<'s> {
-    pub fn new(
+    pub(crate) fn new(
         transactions: &'s Transactions,
         watch: &'s dyn Watch,
         throttle: &'s mut Throttle,
@@ -35,7 +36,7 @@ impl<'s> Pace<'s> {
     }
 
     /// Counts one more, of `bytes` bytes. Errors: `Interrupted`.
-    pub fn count(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<()> {
         self.done += 1;
         self.step += bytes;
         if self.step < STEP_BYTES {
@@ -49,7 +50,7 @@ impl<'s> Pace<'s> {
         self.check()
     }
 
-    pub fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         self.watch.progress(self.phase, self.done, self.total.max(self.done));
         self.throttle.pause();
         if self.watch.is_stopped() { Err(Error::Interrupted) } else { Ok(()) }

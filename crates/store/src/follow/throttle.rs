@@ -14,6 +14,7 @@ const MUCH_IDLE: f64 = 0.2;
 const LITTLE_IDLE: f64 = 0.1;
 /// The copy may take this share of all processors away from other work.
 const FLOOR: f64 = 0.06;
+const _: () = assert!(LITTLE_IDLE < MUCH_IDLE && 0.0 < FLOOR && FLOOR < LITTLE_IDLE);
 const WINDOW: Duration = Duration::from_millis(250);
 /// Longest sleep at once, so that an aborted switch ends soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -37,7 +38,7 @@ struct Window {
 }
 
 impl Throttle {
-    pub fn new() -> Throttle {
+    pub(crate) fn new() -> Throttle {
         let processors = std::thread::available_parallelism().map_or(1.0, |number| number.get() as f64);
         let floor = (processors * FLOOR).min(1.0);
         let window = Window { began: Instant::now(), used: used(), idle: idle() };
@@ -46,16 +47,17 @@ impl Throttle {
     }
 
     /// Raises the floor, for a copy that does not gain on the writers; at most to one processor.
-    pub fn press_on(&mut self) {
+    pub(crate) fn press_on(&mut self) {
         self.floor = (self.floor * 1.5).min(1.0);
         self.share = self.share.max(self.floor);
     }
 
     /// Sleeps until the thread has used no more than its share. To be called often.
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         if self.window.began.elapsed() >= WINDOW {
             self.measure();
         }
+        debug_assert!(self.floor <= self.share && self.share <= 1.0, "{} of at least {}", self.share, self.floor);
         let used = used().saturating_sub(self.used_then);
         let due = used.div_f64(self.share.max(0.01));
         let ahead = due.saturating_sub(self.since.elapsed());

@@ -9,6 +9,8 @@ pub enum Phase {
     Scanning,
     /// An index build fills the trees with sorted keys.
     Loading,
+    /// The filled trees are fetched by the other members of the set.
+    AwaitingMembers,
     /// Progress in records of the log.
     CatchingUp,
 }

@@ -143,6 +143,7 @@ fn combination(pattern: &[KeyField], all: &[Components], mut nth: usize) -> Key 
         nth /= own.values.len().max(1);
         builder.push(value, field.direction == Direction::Descending);
     }
+    debug_assert!(nth == 0, "a number below the count names one value of each field");
     builder.finish()
 }
 

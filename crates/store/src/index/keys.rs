@@ -43,6 +43,9 @@ impl Index {
                 let keys = self.generator.keys(&self.key_pattern, self.sparse, &self.collation, doc)?;
                 // a key of a large value is cut short when the statement is to stop, and must not be written
                 stop::ended()?;
+                let ascend = |one: &Key, next: &Key| one.bytes < next.bytes;
+                debug_assert!(keys.keys.is_sorted_by(ascend), "keys of {} are in order, each once", self.name);
+                debug_assert!(keys.multikey.len() == self.key_pattern.len(), "flags of each field of {}", self.name);
                 Ok(keys)
             }
         }
@@ -195,6 +198,7 @@ impl<'p> Generator<'p> {
         let dots = |path: &str| path.bytes().filter(|byte| *byte == b'.').count();
         let path = self.pattern.get(field).map_or("", |field| &field.path);
         let to_go = if rest.is_empty() { 0 } else { 1 + dots(rest) };
+        debug_assert!(to_go <= dots(path), "{rest} is the end of {path}");
         dots(path) - to_go
     }
 
@@ -211,6 +215,8 @@ impl<'p> Generator<'p> {
     }
 
     fn emit(&mut self, steps: &[Step<'_, 'p>]) -> Result<()> {
+        debug_assert!(steps.len() == self.pattern.len(), "a key has a component of each field");
+        debug_assert!(steps.iter().all(|step| matches!(step, Step::Done(_))), "each field is at its value");
         if self.sparse && steps.iter().all(|step| matches!(step, Step::Done(None))) {
             return Ok(());
         }

@@ -1,15 +1,15 @@
 //! One secondary index, as the planner and the writer see it.
 
-pub mod conflict;
-pub mod geo_keys;
-pub mod key_pattern;
-pub mod keys;
-pub mod partial;
-pub mod refusal;
-pub mod spec;
-pub mod text_keys;
-pub mod usage;
-pub mod wildcard;
+pub(crate) mod conflict;
+pub(crate) mod geo_keys;
+pub(crate) mod key_pattern;
+pub(crate) mod keys;
+pub(crate) mod partial;
+pub(crate) mod refusal;
+pub(crate) mod spec;
+pub(crate) mod text_keys;
+pub(crate) mod usage;
+pub(crate) mod wildcard;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -110,16 +110,17 @@ impl Clone for Multikey {
 }
 
 impl Multikey {
-    pub fn new(masks: &[u64]) -> Multikey {
+    pub(crate) fn new(masks: &[u64]) -> Multikey {
         let atomics = || masks.iter().map(|mask| AtomicU64::new(*mask)).collect();
         Multikey { expected: atomics(), stored: atomics() }
     }
 
-    pub fn expected(&self) -> Vec<u64> {
+    pub(crate) fn expected(&self) -> Vec<u64> {
         self.expected.iter().map(|mask| mask.load(Ordering::Acquire)).collect()
     }
 
-    pub fn expect(&self, masks: &[u64]) {
+    pub(crate) fn expect(&self, masks: &[u64]) {
+        assert!(masks.len() == self.expected.len(), "{} flags of {} fields", masks.len(), self.expected.len());
         for (own, mask) in self.expected.iter().zip(masks) {
             if own.load(Ordering::Relaxed) & mask != *mask {
                 own.fetch_or(*mask, Ordering::AcqRel);
@@ -127,11 +128,17 @@ impl Multikey {
         }
     }
 
-    pub fn is_stored(&self, masks: &[u64]) -> bool {
+    /// Returns true if readers expect these arrays.
+    pub(crate) fn expects(&self, masks: &[u64]) -> bool {
+        self.expected.iter().zip(masks).all(|(own, mask)| own.load(Ordering::Acquire) & mask == *mask)
+    }
+
+    pub(crate) fn is_stored(&self, masks: &[u64]) -> bool {
         self.stored.iter().zip(masks).all(|(own, mask)| own.load(Ordering::Relaxed) & mask == *mask)
     }
 
-    pub fn set_stored(&self, masks: &[u64]) {
+    pub(crate) fn set_stored(&self, masks: &[u64]) {
+        assert!(masks.len() == self.stored.len(), "{} flags of {} fields", masks.len(), self.stored.len());
         for (own, mask) in self.stored.iter().zip(masks) {
             own.fetch_or(*mask, Ordering::Relaxed);
         }

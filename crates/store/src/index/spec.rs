@@ -97,6 +97,7 @@ impl IndexSpec {
     }
 
     pub(crate) fn parse(given: Doc<'_>) -> Result<IndexSpec> {
+        check_types(given)?;
         let text = text_keys::normalised(given)?;
         let given = text.as_ref().map_or(given, DocBuf::as_doc);
         let key = match given.get("key") {
@@ -219,8 +220,9 @@ impl IndexSpec {
             "sparse" => self.sparse = self.keep_flag(option, value)?,
             "hidden" => self.hidden = self.keep_flag(option, value)?,
             "expireAfterSeconds" => {
-                self.expire_after_seconds = Some(expiry(value)?);
-                self.doc.append(option, value);
+                let seconds = expiry(value)?;
+                self.expire_after_seconds = Some(seconds);
+                self.doc.append(option, seconds as i32);
             }
             "clustering" => self.clustering = self.keep_flag(option, value)?,
             "partialFilterExpression" => {
@@ -322,6 +324,38 @@ impl IndexSpec {
     pub(crate) fn into_index(self, tree: TreeId, engine: Arc<str>, multikey: Multikey) -> Index {
         Index { spec: self, engine, tree, usage: Arc::default(), multikey }
     }
+}
+
+/// Refuses values of the wrong type in options of text and geo indexes, whatever the index is.
+fn check_types(given: Doc<'_>) -> Result<()> {
+    for (option, value) in given {
+        let expected = match (option, value) {
+            ("default_language" | "language_override", ValueRef::String(_)) => continue,
+            ("default_language" | "language_override", _) => "a string",
+            ("weights", ValueRef::Document(_)) => continue,
+            ("weights", ValueRef::String(_) | ValueRef::Array(_)) => {
+                return cannot(format!("text index option 'weights' must be an object, found: {}", type_name(value)));
+            }
+            ("weights", _) => "an object",
+            ("textIndexVersion", ValueRef::Decimal128(_)) => {
+                return cannot(format!("unsupported text index version of type {}", type_name(value)));
+            }
+            (
+                "textIndexVersion"
+                | "2dsphereIndexVersion"
+                | "bits"
+                | "min"
+                | "max"
+                | "coarsestIndexedLevel"
+                | "finestIndexedLevel",
+                value,
+            ) if number(value).is_none() => "a number",
+            _ => continue,
+        };
+        let reason = format!("The field '{option}' must be {expected}, but got {}", type_name(value));
+        return problem(IndexProblem::TypeMismatch, reason);
+    }
+    Ok(())
 }
 
 fn collation(given: Doc<'_>) -> Result<Collation> {

@@ -110,10 +110,12 @@ pub fn text_score(type_bits: &[u8]) -> f64 {
 
 /// Returns the prefix of the entries of a term. Requires as many values as there are fields before the text.
 pub fn text_key<'v>(pattern: &[KeyField], before: impl IntoIterator<Item = ValueRef<'v>>, term: &str) -> Vec<u8> {
-    let mut builder = KeyBuilder::new();
+    let (mut builder, mut pushed) = (KeyBuilder::new(), 0);
     for (field, value) in prefix(pattern).iter().zip(before) {
         builder.push(value, field.direction == Direction::Descending);
+        pushed += 1;
     }
+    assert!(pushed == prefix(pattern).len(), "{pushed} values of {} fields before the text", prefix(pattern).len());
     builder.push(ValueRef::String(term), false).finish().bytes
 }
 
@@ -166,7 +168,7 @@ pub(crate) fn normalised(given: Doc<'_>) -> Result<Option<DocBuf>> {
     }
     let field = string(given, "language_override", "language");
     let Some(field) = field.filter(|field| !field.is_empty() && !field.starts_with('$')) else {
-        return problem(IndexProblem::Location(17_136), "language_override is not valid");
+        return cannot("language_override is not valid");
     };
     spec.append("default_language", language).append("language_override", field);
     spec.append("textIndexVersion", version(given)?);
@@ -252,7 +254,7 @@ fn string<'d>(given: Doc<'d>, name: &str, default: &'d str) -> Option<&'d str> {
 }
 
 fn bad_language<T>() -> Result<T> {
-    problem(IndexProblem::Location(17_264), "default_language is not valid")
+    cannot("default_language is not valid")
 }
 
 fn version(given: Doc<'_>) -> Result<i32> {
@@ -319,9 +321,9 @@ mod tests {
             (own().with("weights", &DocBuf::new().with("a", 0i32)), IndexProblem::CannotCreate),
             (own().with("weights", &DocBuf::new().with("a", 1e9)), IndexProblem::CannotCreate),
             (own().with("weights", &DocBuf::new().with("a", "x")), IndexProblem::Location(17_283)),
-            (own().with("weights", 1i32), IndexProblem::Location(17_284)),
-            (own().with("default_language", "klingon"), IndexProblem::Location(17_264)),
-            (own().with("language_override", 1i32), IndexProblem::Location(17_136)),
+            (own().with("weights", 1i32), IndexProblem::TypeMismatch),
+            (own().with("default_language", "klingon"), IndexProblem::CannotCreate),
+            (own().with("language_override", 1i32), IndexProblem::TypeMismatch),
             (own().with("textIndexVersion", 9i32), IndexProblem::Location(16_730)),
             (own().with("unique", true), IndexProblem::CannotCreate),
             (own().with("expireAfterSeconds", 5i32), IndexProblem::CannotCreate),

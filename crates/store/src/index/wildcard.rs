@@ -181,6 +181,7 @@ impl Wildcard {
         arrays |= places.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
         let keys = found.into_iter().map(|found| found.key).collect();
         let mut masks = multikey;
+        debug_assert!(masks.len() == self.others.len(), "{} flags of {} fields", masks.len(), self.others.len());
         masks.insert(self.before, u64::from(arrays));
         Ok(Keys { keys, multikey: masks })
     }
@@ -324,6 +325,7 @@ impl Walk<'_> {
 }
 
 fn push_all(builder: &mut KeyBuilder, fields: &[KeyField], values: &[Value]) {
+    debug_assert!(fields.len() == values.len(), "{} values of {} fields", values.len(), fields.len());
     for (field, value) in fields.iter().zip(values) {
         builder.push(value.as_ref(), field.direction == Direction::Descending);
     }

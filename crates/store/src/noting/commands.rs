@@ -9,7 +9,7 @@ use arbor_oplog::{Change, Kind, Place};
 use arbor_txn::Transaction;
 use uuid::Uuid;
 
-use super::is_noted;
+use super::{PROFILE, is_noted_in};
 use crate::catalogue::{self, CATALOGUE};
 use crate::{Collection, Index, Namespace, ViewDefinition};
 
@@ -24,7 +24,7 @@ fn binary(uuid: &Uuid) -> ValueRef<'_> {
 }
 
 fn note(txn: &mut Transaction, db: &str, about: (TreeId, Option<Uuid>), command: &DocBuf, before: Option<&DocBuf>) {
-    if !is_noted(txn, db) {
+    if !is_noted_in(txn, db) {
         return;
     }
     let (tree, uuid) = about;
@@ -35,6 +35,9 @@ fn note(txn: &mut Transaction, db: &str, about: (TreeId, Option<Uuid>), command:
 }
 
 fn note_of(txn: &mut Transaction, collection: &Collection, command: &DocBuf, before: Option<&DocBuf>) {
+    if collection.namespace.collection() == PROFILE {
+        return;
+    }
     note(txn, collection.namespace.db(), (collection.tree, Some(collection.uuid)), command, before);
 }
 
@@ -50,7 +53,7 @@ fn with_all(mut doc: DocBuf, fields: Doc<'_>) -> DocBuf {
     doc
 }
 
-pub fn created(txn: &mut Transaction, collection: &Collection) {
+pub(crate) fn created(txn: &mut Transaction, collection: &Collection) {
     let mut says = with_all(command("create", collection), collection.options.as_doc());
     if collection.clustered_index().is_none() {
         says.append("idIndex", &collection.id_index_spec());
@@ -59,17 +62,17 @@ pub fn created(txn: &mut Transaction, collection: &Collection) {
 }
 
 /// Requires the number of its documents.
-pub fn dropped(txn: &mut Transaction, collection: &Collection, records: u64) {
+pub(crate) fn dropped(txn: &mut Transaction, collection: &Collection, records: u64) {
     let before = DocBuf::new().with("numRecords", records as i64);
     note_of(txn, collection, &command("drop", collection), Some(&before));
 }
 
-pub fn database_dropped(txn: &mut Transaction, db: &str) {
+pub(crate) fn database_dropped(txn: &mut Transaction, db: &str) {
     note(txn, db, (CATALOGUE, None), &DocBuf::new().with("dropDatabase", 1i32), None);
 }
 
 /// `target`: what had the name, with the number of its documents.
-pub fn renamed(txn: &mut Transaction, from: &Collection, to: &Namespace, target: Option<(&Collection, u64)>) {
+pub(crate) fn renamed(txn: &mut Transaction, from: &Collection, to: &Namespace, target: Option<(&Collection, u64)>) {
     let says = DocBuf::new().with("renameCollection", from.namespace.as_str()).with("to", to.as_str());
     let mut says = says.with("stayTemp", false);
     if let Some((target, _)) = target {
@@ -80,7 +83,7 @@ pub fn renamed(txn: &mut Transaction, from: &Collection, to: &Namespace, target:
 }
 
 /// Notes new indexes of an empty collection.
-pub fn indexes_created(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
+pub(crate) fn indexes_created(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
     for index in indexes {
         let says = with_all(command("createIndexes", collection), index.spec.doc.as_doc());
         note_of(txn, collection, &says, None);
@@ -88,14 +91,14 @@ pub fn indexes_created(txn: &mut Transaction, collection: &Collection, indexes: 
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum BuildStep<'s> {
+pub(crate) enum BuildStep<'s> {
     Started,
     Committed,
     /// Aborted for this reason.
     Aborted(&'s str),
 }
 
-pub fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, specs: &[DocBuf], step: BuildStep<'_>) {
+pub(crate) fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, specs: &[DocBuf], step: BuildStep<'_>) {
     let name = match step {
         BuildStep::Started => "startIndexBuild",
         BuildStep::Committed => "commitIndexBuild",
@@ -109,7 +112,7 @@ pub fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, specs: 
     note_of(txn, collection, &says, None);
 }
 
-pub fn indexes_dropped(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
+pub(crate) fn indexes_dropped(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
     for index in indexes {
         let says = command("dropIndexes", collection).with("index", index.name.as_str());
         note_of(txn, collection, &says, Some(&index.spec.doc));
@@ -123,7 +126,7 @@ fn old_options(collection: &Collection) -> DocBuf {
 }
 
 /// Notes the options that changed.
-pub fn options_changed(txn: &mut Transaction, old: &Collection, options: &DocBuf) {
+pub(crate) fn options_changed(txn: &mut Transaction, old: &Collection, options: &DocBuf) {
     let mut says = command("collMod", old);
     for (name, value) in options.as_doc() {
         if !old.options.get(name).is_some_and(|before| identical(before, value)) {
@@ -144,7 +147,7 @@ pub fn options_changed(txn: &mut Transaction, old: &Collection, options: &DocBuf
 /// Settings that `collMod` changes on an index.
 const CHANGEABLE: &[&str] = &["expireAfterSeconds", "hidden", "prepareUnique", "unique"];
 
-pub fn index_changed(txn: &mut Transaction, collection: &Collection, old: &Index, new: &Index) {
+pub(crate) fn index_changed(txn: &mut Transaction, collection: &Collection, old: &Index, new: &Index) {
     let (mut changed, mut before) = (DocBuf::new().with("name", new.name.as_str()), DocBuf::new());
     for name in CHANGEABLE {
         // a flag that is not there is not set
@@ -168,7 +171,7 @@ pub fn index_changed(txn: &mut Transaction, collection: &Collection, old: &Index
     note_of(txn, collection, &says, Some(&before));
 }
 
-pub fn converted_to_capped(txn: &mut Transaction, old: &Collection, bytes_max: i64) {
+pub(crate) fn converted_to_capped(txn: &mut Transaction, old: &Collection, bytes_max: i64) {
     note_of(txn, old, &command("convertToCapped", old).with("size", bytes_max), None);
 }
 
@@ -179,10 +182,10 @@ fn describe_views(txn: &mut Transaction, db: &str) {
 }
 
 /// Puts the row of a view, which is new or was another one.
-pub fn put_view(txn: &mut Transaction, view: &ViewDefinition, is_new: bool) {
+pub(crate) fn put_view(txn: &mut Transaction, view: &ViewDefinition, is_new: bool) {
     let (key, db) = (catalogue::view_key(&view.namespace), view.namespace.db());
     let row = view.document().into_bytes();
-    if is_noted(txn, db) {
+    if is_noted_in(txn, db) {
         describe_views(txn, db);
         let kind = if is_new { Kind::Insert } else { Kind::Replace };
         txn.put_noted(CATALOGUE, key, row, Change::of(kind).encode());
@@ -192,9 +195,9 @@ pub fn put_view(txn: &mut Transaction, view: &ViewDefinition, is_new: bool) {
 }
 
 /// Deletes the row of a view.
-pub fn delete_view(txn: &mut Transaction, namespace: &Namespace) {
+pub(crate) fn delete_view(txn: &mut Transaction, namespace: &Namespace) {
     txn.delete(CATALOGUE, catalogue::view_key(namespace));
-    if is_noted(txn, namespace.db()) {
+    if is_noted_in(txn, namespace.db()) {
         describe_views(txn, namespace.db());
         let key = DocBuf::new().with("_id", namespace.as_str());
         txn.note(CATALOGUE, Change::of(Kind::Delete(key.as_doc())).encode());

@@ -1,5 +1,6 @@
 //! Changes of documents.
 
+use arbor_base::paranoid;
 use arbor_bson::{Doc, DocBuf};
 use arbor_oplog::{Change, Kind, Place, delta};
 use arbor_txn::Transaction;
@@ -15,14 +16,14 @@ fn describe(txn: &mut Transaction, collection: &Collection) {
 }
 
 /// Puts a record, and notes the change that `about` says.
-pub fn put(
+pub(crate) fn put(
     txn: &mut Transaction,
     collection: &Collection,
     id_key: &[u8],
     doc: Doc<'_>,
     about: impl FnOnce(Option<i32>) -> Vec<u8>,
 ) {
-    if is_noted(txn, collection.namespace.db()) {
+    if is_noted(txn, &collection.namespace) {
         describe(txn, collection);
         let about = about(txn.statement());
         txn.put_noted(collection.tree, id_key, doc.as_bytes(), about);
@@ -31,34 +32,42 @@ pub fn put(
     }
 }
 
-/// Encodes an update as a delta where that is shorter than the document, as MongoDB does.
-pub fn about_update(
+/// Encodes an update as MongoDB does: one by operators as the paths that they wrote, one by a pipeline as a delta where
+/// that is shorter than the document.
+pub(crate) fn about_update(
     collection: &Collection,
     old: Doc<'_>,
     new: Doc<'_>,
-    kind: UpdateKind,
+    kind: UpdateKind<'_>,
     statement: Option<i32>,
 ) -> Vec<u8> {
     let difference = match kind {
+        UpdateKind::Paths(paths) => Some(delta::of_paths(old, new, paths)),
         UpdateKind::Update => delta::diff(old, new),
         UpdateKind::Replacement => None,
     };
+    if let Some(difference) = &difference {
+        paranoid!(
+            delta::apply(old, difference.as_doc()).is_ok_and(|applied| applied.as_bytes() == new.as_bytes()),
+            "the delta {difference:?} does not turn {old:?} into {new:?}"
+        );
+    }
     let kind = difference.as_ref().map_or(Kind::Replace, |difference| Kind::Update(difference.as_doc()));
     Change { kind, statement, before: Some(old).filter(|_| collection.keeps_pre_images()) }.encode()
 }
 
 /// The event, if any, that the history shows for a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Emit {
+pub(crate) enum Emit {
     Event,
     /// The server itself makes room in a capped collection.
     Nothing,
 }
 
 /// Deletes a record, with a note if `emit` asks for one.
-pub fn delete(txn: &mut Transaction, collection: &Collection, id_key: Vec<u8>, old: Doc<'_>, emit: Emit) {
+pub(crate) fn delete(txn: &mut Transaction, collection: &Collection, id_key: Vec<u8>, old: Doc<'_>, emit: Emit) {
     txn.delete(collection.tree, id_key);
-    if emit == Emit::Event && is_noted(txn, collection.namespace.db()) {
+    if emit == Emit::Event && is_noted(txn, &collection.namespace) {
         describe(txn, collection);
         let key: DocBuf = old.get("_id").into_iter().map(|id| ("_id", id)).collect();
         let before = Some(old).filter(|_| collection.keeps_pre_images());

@@ -5,16 +5,24 @@
 //! | `documents.rs` | changes of documents |
 //! | `commands.rs` | changes of the catalogue, as the commands in MongoDB's oplog |
 
-pub mod commands;
+pub(crate) mod commands;
 mod documents;
 
 use arbor_txn::Transaction;
 
-pub use documents::{Emit, about_update, delete, put};
+use crate::Namespace;
+
+pub(crate) use documents::{Emit, about_update, delete, put};
 
 /// A member's own collections: their changes are not shown to other members or clients.
 const OWN: &str = "local";
+/// The profile of a database, which is this member's own.
+const PROFILE: &str = "system.profile";
 
-fn is_noted(txn: &Transaction, db: &str) -> bool {
+fn is_noted(txn: &Transaction, namespace: &Namespace) -> bool {
+    is_noted_in(txn, namespace.db()) && namespace.collection() != PROFILE
+}
+
+fn is_noted_in(txn: &Transaction, db: &str) -> bool {
     txn.keeps_history() && db != OWN
 }

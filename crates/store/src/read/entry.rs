@@ -24,6 +24,7 @@ pub(crate) struct Parts<'a> {
 }
 
 pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: usize) {
+    assert!(n < 1 << (7 * VARINT_BYTES_MAX), "{n} would not be read again");
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
         n >>= 7;
@@ -31,9 +32,12 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: usize) {
     out.push(n as u8);
 }
 
+/// Bytes of a varint that are read at most.
+const VARINT_BYTES_MAX: usize = 5;
+
 fn take_varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut n = 0usize;
-    for (i, byte) in bytes.iter().enumerate().take(5) {
+    for (i, byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
         n |= usize::from(byte & 0x7f) << (7 * i);
         if byte & 0x80 == 0 {
             return Some((n, bytes.get(i + 1..)?));
@@ -59,7 +63,10 @@ pub(crate) fn encode(index: &Index, parts: Parts<'_>) -> (Vec<u8>, Vec<u8>) {
     }
     value.extend_from_slice(type_bits);
     value.extend_from_slice(document);
-    (key_of(index, values, id_key), value)
+    let key = key_of(index, values, id_key);
+    let parts = Parts { values, id_key, type_bits, document };
+    debug_assert!(decode(index, &key, &value).is_ok_and(|read| read == parts), "an entry is read as it was written");
+    (key, value)
 }
 
 /// Offsets of the parts, so that a cursor need not hold borrows.
@@ -90,7 +97,8 @@ pub(crate) fn cuts(index: &Index, key: &[u8], value: &[u8]) -> Option<Cuts> {
 
 impl Cuts {
     /// Requires the key and value that the cuts were made for.
-    pub fn parts<'a>(self, index: &Index, key: &'a [u8], value: &'a [u8]) -> Parts<'a> {
+    pub(crate) fn parts<'a>(self, index: &Index, key: &'a [u8], value: &'a [u8]) -> Parts<'a> {
+        debug_assert!(self.document <= value.len() && self.type_bits <= self.document, "cuts of another entry");
         let type_bits = value.get(self.type_bits..self.document).unwrap_or_default();
         let document = value.get(self.document..).unwrap_or_default();
         let (values, id_key) = match index.unique {

@@ -1,6 +1,6 @@
 //! Reading records, index entries and the catalogue as a snapshot has it; the layout of records and entries.
 
-pub mod cursor;
-pub mod entry;
-pub mod past;
-pub mod record;
+pub(crate) mod cursor;
+pub(crate) mod entry;
+pub(crate) mod past;
+pub(crate) mod record;

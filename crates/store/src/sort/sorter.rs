@@ -11,12 +11,14 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use arbor_base::memory::Allowance;
+use arbor_base::work;
+use arbor_lang::stop;
 use uuid::Uuid;
 
 use crate::{Error, Result};
 
 /// Key and value.
-pub type Row = (Vec<u8>, Vec<u8>);
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 /// Memory of one row in addition to its bytes.
 const ROW_OVERHEAD: usize = 64;
@@ -28,6 +30,7 @@ const BUFFERS_BYTES_MAX: usize = 4 << 20;
 const RUNS_MAX: usize = 64;
 /// Fewer would be merged again and again.
 const RUNS_MIN: usize = 3;
+const _: () = assert!(2 <= RUNS_MIN && RUNS_MIN <= RUNS_MAX, "a merge makes one run of several");
 
 pub(crate) fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Spill { context: context.to_owned(), source }
@@ -66,11 +69,12 @@ impl Sorter {
         if self.rows.is_empty() {
             return Ok(());
         }
-        self.rows.sort_unstable();
+        stop::sort_unstable_by(&mut self.rows, Row::cmp)?;
         let mut rows = std::mem::take(&mut self.rows).into_iter();
         let file = run_of(&self.directory, || Ok(rows.next()))?;
         self.runs.push(Run { merges: 0, file });
         self.spills += 1;
+        work::note(|work| work.spills += 1);
         self.run_most = self.run_most.max(self.bytes);
         self.bytes = 0;
         self.allowance.release();
@@ -87,11 +91,13 @@ impl Sorter {
             }
             self.merge_last(equals)?;
         }
+        debug_assert!(self.runs.is_sorted_by(|one, next| one.merges >= next.merges), "the smallest runs are the last");
         Ok(())
     }
 
     /// Makes one run of the last ones, which are the smallest.
     fn merge_last(&mut self, count: usize) -> Result<()> {
+        assert!(2 <= count && count <= self.runs.len(), "a merge of {count} of {} runs ends", self.runs.len());
         let runs = self.runs.split_off(self.runs.len().saturating_sub(count));
         let merges = 1 + runs.first().map_or(0, |run| run.merges);
         let mut merge = Merge::of(Vec::new(), runs, None)?;
@@ -116,10 +122,13 @@ impl Sorter {
         while self.runs.len() > most {
             self.merge_last(most.min(1 + self.runs.len() - most))?;
         }
-        self.rows.sort_unstable();
+        stop::sort_unstable_by(&mut self.rows, Row::cmp)?;
         Merge::of(self.rows, self.runs, Some(self.allowance))
     }
 }
+
+/// Values from this size on stay in their file until their row is due: a merge holds a row of each run.
+const LARGE_VALUE_BYTES: usize = 64 << 10;
 
 /// Sorted rows on disk.
 struct Run {
@@ -143,6 +152,7 @@ fn run_of(directory: &Path, mut next: impl FnMut() -> Result<Option<Row>>) -> Re
     let failed = spill("write a sorted run");
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut file);
     while let Some(row) = next()? {
+        stop::tick_for(row.0.len() + row.1.len())?;
         write_row(&mut out, &row).map_err(&failed)?;
     }
     out.flush().map_err(&failed)?;
@@ -152,6 +162,7 @@ fn run_of(directory: &Path, mut next: impl FnMut() -> Result<Option<Row>>) -> Re
 }
 
 fn write_row(out: &mut impl Write, (key, value): &Row) -> std::io::Result<()> {
+    assert!(key.len().max(value.len()) <= u32::MAX as usize, "lengths in a run are 4 bytes");
     out.write_all(&(key.len() as u32).to_le_bytes())?;
     out.write_all(&(value.len() as u32).to_le_bytes())?;
     out.write_all(key)?;
@@ -164,15 +175,31 @@ enum Source {
 }
 
 impl Source {
-    fn next(&mut self) -> std::io::Result<Option<Row>> {
+    /// The key of the next row, and its value unless that is a large one.
+    fn next(&mut self) -> std::io::Result<Option<(Vec<u8>, HeadValue)>> {
         match self {
-            Source::Memory(rows) => Ok(rows.next()),
-            Source::File(file) => read_row(file),
+            Source::Memory(rows) => Ok(rows.next().map(|(key, value)| (key, HeadValue::Read(value)))),
+            Source::File(file) => read_head(file),
+        }
+    }
+
+    /// Reads the value that was left, before the next key.
+    fn value(&mut self, value: HeadValue) -> std::io::Result<Vec<u8>> {
+        match (value, self) {
+            (HeadValue::Read(value), _) => Ok(value),
+            (HeadValue::Left(length), Source::File(file)) => read_bytes(file, length),
+            (HeadValue::Left(_), Source::Memory(_)) => Err(ErrorKind::UnexpectedEof.into()),
         }
     }
 }
 
-fn read_row(file: &mut BufReader<File>) -> std::io::Result<Option<Row>> {
+fn read_bytes(file: &mut BufReader<File>, length: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_head(file: &mut BufReader<File>) -> std::io::Result<Option<(Vec<u8>, HeadValue)>> {
     let mut lengths = [0u8; 8];
     let mut filled = 0;
     while filled < lengths.len() {
@@ -183,22 +210,44 @@ fn read_row(file: &mut BufReader<File>) -> std::io::Result<Option<Row>> {
         }
     }
     let [a, b, c, d, e, f, g, h] = lengths;
-    let mut key = vec![0; u32::from_le_bytes([a, b, c, d]) as usize];
-    let mut value = vec![0; u32::from_le_bytes([e, f, g, h]) as usize];
-    file.read_exact(&mut key)?;
-    file.read_exact(&mut value)?;
+    let key = read_bytes(file, u32::from_le_bytes([a, b, c, d]) as usize)?;
+    let value_bytes = u32::from_le_bytes([e, f, g, h]) as usize;
+    let value = match value_bytes > LARGE_VALUE_BYTES {
+        true => HeadValue::Left(value_bytes),
+        false => HeadValue::Read(read_bytes(file, value_bytes)?),
+    };
     Ok(Some((key, value)))
 }
 
+/// The first row of a source.
 #[derive(PartialEq, Eq)]
 struct Head {
-    row: Row,
+    key: Vec<u8>,
+    value: HeadValue,
     source: usize,
+}
+
+#[derive(PartialEq, Eq)]
+enum HeadValue {
+    Read(Vec<u8>),
+    /// It is still in the file, with this length.
+    Left(usize),
+}
+
+impl HeadValue {
+    /// Large values do not order rows of equal keys.
+    fn ordering_bytes(&self) -> &[u8] {
+        match self {
+            HeadValue::Read(value) if value.len() <= LARGE_VALUE_BYTES => value,
+            HeadValue::Read(_) | HeadValue::Left(_) => &[],
+        }
+    }
 }
 
 impl Ord for Head {
     fn cmp(&self, other: &Head) -> Ordering {
-        self.row.cmp(&other.row).then(self.source.cmp(&other.source))
+        let values = || self.value.ordering_bytes().cmp(other.value.ordering_bytes());
+        self.key.cmp(&other.key).then_with(values).then(self.source.cmp(&other.source))
     }
 }
 
@@ -254,17 +303,22 @@ impl Merge {
 
     fn refill(&mut self, source: usize) -> Result<()> {
         let next = self.sources.get_mut(source).map_or(Ok(None), Source::next);
-        if let Some(row) = next.map_err(spill("read a sorted run"))? {
-            self.heap.push(Reverse(Head { row, source }));
+        if let Some((key, value)) = next.map_err(spill("read a sorted run"))? {
+            stop::tick_for(key.len())?;
+            self.heap.push(Reverse(Head { key, value, source }));
         }
         Ok(())
     }
 
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Row>> {
-        let Some(Reverse(Head { row, source })) = self.heap.pop() else { return Ok(None) };
+        let Some(Reverse(Head { key, value, source })) = self.heap.pop() else { return Ok(None) };
+        let Some(from) = self.sources.get_mut(source) else { return Ok(None) };
+        let value = from.value(value).map_err(spill("read a sorted run"))?;
+        stop::tick_for(value.len())?;
         self.refill(source)?;
-        Ok(Some(row))
+        debug_assert!(self.heap.peek().is_none_or(|Reverse(head)| key <= head.key), "each run is sorted");
+        Ok(Some((key, value)))
     }
 }
 
@@ -288,6 +342,21 @@ mod tests {
         (0..30_000u32).for_each(|i| assert_eq!(merge.next().unwrap().unwrap().0, i.to_be_bytes()));
         drop(merge);
         assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn large_values_stay_on_disk_until_their_row_is_due() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sorter = Sorter::new(directory.path(), memory::process().allowance(Class::Build, 1));
+        let value = |i: u32| vec![i as u8; if i.is_multiple_of(3) { 10 } else { LARGE_VALUE_BYTES + i as usize }];
+        (0..20u32).rev().for_each(|i| sorter.push((i.to_be_bytes().to_vec(), value(i))).unwrap());
+        let mut merge = sorter.finish().unwrap();
+        for i in 0..20u32 {
+            let held = |head: &Reverse<Head>| matches!(&head.0.value, HeadValue::Read(value) if value.len() > 10);
+            assert!(!merge.heap.iter().any(held));
+            assert_eq!(merge.next().unwrap(), Some((i.to_be_bytes().to_vec(), value(i))));
+        }
+        assert_eq!(merge.next().unwrap(), None);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use arbor_base::work;
+
 use crate::Result;
 use crate::sort::sorter::{BUFFER_BYTES, spill, unlinked_file};
 
@@ -35,10 +37,12 @@ struct At {
 impl SpoolWriter {
     pub fn new(directory: &Path) -> Result<SpoolWriter> {
         let file = unlinked_file(directory).map_err(spill("create a spool"))?;
+        work::note(|work| work.spills += 1);
         Ok(SpoolWriter { out: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
     pub fn push(&mut self, row: &[u8]) -> Result<()> {
+        assert!(row.len() <= u32::MAX as usize, "lengths in a spool are 4 bytes");
         let length = (row.len() as u32).to_le_bytes();
         self.out.write_all(&length).and_then(|()| self.out.write_all(row)).map_err(spill("write a spool"))
     }

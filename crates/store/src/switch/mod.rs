@@ -3,7 +3,7 @@
 //! | step | a crash after it leaves |
 //! |---|---|
 //! | 1. under the latch, one transaction: create the new trees, note them in the catalogue | the old trees; empty new ones, dropped at the start |
-//! | 2. copy the rows of a snapshot with `bulk_load`, throttled; checkpoint | the same, new trees empty or whole |
+//! | 2. copy the rows of a snapshot with `bulk_load`, throttled; checkpoint; the members of the set fetch the trees, and a record says so | the same, new trees empty or whole |
 //! | 3. carry over what the log has after the snapshot, in ordinary transactions, until little is left | the same |
 //! | 4. under the latch, one transaction: the rest of the log, the catalogue entry, the counters, the old trees go | the new trees |
 //!
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
 use arbor_bson::DocBuf;
+use arbor_txn::record::Load;
 use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
 
 use self::carry::SameRows;
@@ -29,7 +30,7 @@ use self::copy::Copy;
 pub(crate) use self::registry::{Registered, Switches};
 use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::follow::{CatchUp, LastStep, Phase, Throttle, Watch};
+use crate::follow::{CatchUp, LastStep, Phase, Throttle, Watch, publish};
 use crate::{Collection, Error, Index, Namespace, Result, Store};
 
 /// Statistics of a switch.
@@ -94,8 +95,8 @@ impl Store {
         let switch = Switch { store: self, old: collection, new, registered, watch };
         match switch.run() {
             Ok(switched) => Ok(switched),
-            // It will happen: the log has it.
-            Err(error @ Error::Txn(TxnError::CommittedNotApplied { .. })) => Err(error),
+            // The log has it: it will happen, or the next leader decides.
+            Err(error @ Error::Txn(TxnError::CommittedNotApplied { .. } | TxnError::Unsettled { .. })) => Err(error),
             Err(error) => {
                 // What cannot be dropped now is dropped at the next start.
                 let _kept_for_later = switch.give_up();
@@ -170,15 +171,18 @@ impl Switch<'_> {
     }
 
     fn run(&self) -> Result<Switched> {
+        assert!(self.old.indexes.len() == self.new.indexes.len(), "each index has one of two trees");
+        assert!(self.old.order.is_some() == self.new.order.is_some(), "a capped collection keeps its order");
         let transactions = &self.store.transactions;
         let mut throttle = Throttle::new();
         let mut done = Switched::default();
         let (view, follower) = transactions.follow()?;
         let mut catch_up = CatchUp::new(transactions, follower, SameRows { trees: self.trees().collect() });
         let began = Instant::now();
-        done.rows = self.copy(&view, &mut throttle)?;
+        let (rows, loads) = self.copy(&view, &mut throttle)?;
+        done.rows = rows;
         drop(view);
-        transactions.checkpoint_now()?;
+        publish(transactions, &loads, self)?;
         done.copied_in = began.elapsed();
         done.rounds = catch_up.rounds(self, &mut throttle)?;
         done.blocked = catch_up.finish(self.store, &self.old, self, &mut throttle, |last| self.switch_over(last))?;
@@ -186,7 +190,7 @@ impl Switch<'_> {
         Ok(done)
     }
 
-    fn copy(&self, view: &ReadView, throttle: &mut Throttle) -> Result<u64> {
+    fn copy(&self, view: &ReadView, throttle: &mut Throttle) -> Result<(u64, Vec<Load>)> {
         let documents = crate::count(view, &self.old)?;
         let total = documents * self.trees().count() as u64;
         let mut copy = Copy::new(&self.store.transactions, view, self, throttle, total);
@@ -197,12 +201,13 @@ impl Switch<'_> {
                 return Err(Error::Corrupt { place: self.old.namespace.to_string(), reason });
             }
         }
-        Ok(copy.pace.done)
+        Ok((copy.pace.done, copy.loads))
     }
 
     /// Step 4.
     fn switch_over(&self, last: LastStep<'_, SameRows>) -> Result<()> {
-        let LastStep { view, mut txn, .. } = last;
+        let LastStep { now, view, mut txn, .. } = last;
+        assert!(now.trees().eq(self.old.trees()), "indexes neither come nor go while a collection is switched");
         let _changing = self.store.lock_changes();
         let (documents, bytes) = (crate::count(&view, &self.old)?, crate::data_size(&view, &self.old)?);
         txn.add_counter(self.new.count_counter(), documents as i64);
@@ -225,6 +230,7 @@ impl Switch<'_> {
             if old.tree == new.tree {
                 continue;
             }
+            debug_assert!(old.name == new.name, "{} comes in the place of {}", new.name, old.name);
             *new = Arc::new(old.moved(new.engine.clone(), new.tree));
             let masks = old.multikey.expected();
             txn.delete(CATALOGUE, catalogue::multikey_key(old.tree));

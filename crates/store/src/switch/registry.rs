@@ -25,15 +25,17 @@ pub(crate) struct Registered<'s> {
 
 impl Switches {
     /// Errors: `ConflictingOperation` while the collection is being switched.
-    pub fn register(&self, collection: &Collection) -> Result<Registered<'_>> {
+    pub(crate) fn register(&self, collection: &Collection) -> Result<Registered<'_>> {
         self.refuse(collection, "change the storage engine of")?;
         let dropped = Arc::new(AtomicBool::new(false));
-        self.running.lock().insert(collection.uuid, dropped.clone());
+        let before = self.running.lock().insert(collection.uuid, dropped.clone());
+        assert!(before.is_none(), "one switch of {} at a time", collection.namespace);
         Ok(Registered { switches: self, uuid: collection.uuid, dropped })
     }
 
     /// Refuses changes that a running switch would miss. Requires the collection's latch held exclusively, under which switches begin.
-    pub fn refuse(&self, collection: &Collection, what: &str) -> Result<()> {
+    pub(crate) fn refuse(&self, collection: &Collection, what: &str) -> Result<()> {
+        debug_assert!(collection.latch.is_held_exclusively(), "no switch of {} begins now", collection.namespace);
         if self.running.lock().contains_key(&collection.uuid) {
             let name = &collection.namespace;
             let reason = format!("cannot {what} {name} while its storage engine is being changed");
@@ -43,7 +45,7 @@ impl Switches {
     }
 
     /// The collection is being dropped: its switch is to end.
-    pub fn break_off(&self, collection: &Collection) {
+    pub(crate) fn break_off(&self, collection: &Collection) {
         if let Some(dropped) = self.running.lock().get(&collection.uuid) {
             dropped.store(true, Ordering::Relaxed);
         }
@@ -51,13 +53,14 @@ impl Switches {
 }
 
 impl Registered<'_> {
-    pub fn is_dropped(&self) -> bool {
+    pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.switches.running.lock().remove(&self.uuid);
+        let was_running = self.switches.running.lock().remove(&self.uuid);
+        debug_assert!(was_running.is_some(), "a switch ends once");
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Everything that can fail is done before the first write, so that a failed change leaves the transaction as it was.
 
-pub mod key_generator;
+pub(crate) mod key_generator;
 
 use std::cmp::Ordering;
 
+use arbor_base::{paranoid, work};
 use arbor_bson::keystring::{self, Key};
 use arbor_bson::{Doc, DocBuf, Value, ValueRef, identical};
 use arbor_lang::{Collation, stop};
@@ -53,7 +54,9 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
 
 /// The form in which the history shows a changed document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpdateKind {
+pub enum UpdateKind<'p> {
+    /// The values at these dotted paths, see [`arbor_lang::update::Written::Paths`].
+    Paths(&'p [String]),
     /// The difference.
     Update,
     /// A whole new document.
@@ -67,10 +70,12 @@ pub fn update(
     collection: &Collection,
     old: Doc<'_>,
     new: Doc<'_>,
-    kind: UpdateKind,
+    kind: UpdateKind<'_>,
 ) -> Result<()> {
     let id_key = collection.id_key(checked_id(new)?);
+    debug_assert!(old.get("_id").is_some_and(|id| collection.id_key(id) == id_key), "an update keeps the _id");
     stop::ended()?;
+    paranoid!(!matches!(txn.get(collection.tree, &id_key), Ok(None)), "what is updated is there");
     txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::new();
     for index in &collection.indexes {
@@ -115,6 +120,7 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
 pub(crate) fn delete_with(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, emit: Emit) -> Result<()> {
     let id_key = collection.id_key(checked_id(old)?);
     stop::ended()?;
+    paranoid!(!matches!(txn.get(collection.tree, &id_key), Ok(None)), "what is deleted is there");
     txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
@@ -198,6 +204,7 @@ pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) ->
 }
 
 pub(crate) fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) {
+    work::note(|work| work.keys_inserted += 1);
     if index.prepare_unique {
         // There is no row at the values alone: this delete makes concurrent transactions that add the same key conflict.
         txn.delete(index.tree, key.bytes.clone());
@@ -207,6 +214,7 @@ pub(crate) fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key:
 }
 
 pub(crate) fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
+    work::note(|work| work.keys_deleted += 1);
     txn.delete(index.tree, entry::key_of(index, &key.bytes, id_key));
 }
 
@@ -216,6 +224,7 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
         return Ok(());
     }
     index.multikey.expect(masks);
+    debug_assert!(index.multikey.expects(masks), "readers know of arrays before the commit that brings them");
     if index.multikey.is_stored(masks) {
         return Ok(());
     }
@@ -228,6 +237,7 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
     let missing = stored.iter().zip(masks).any(|(stored, mask)| stored & mask != *mask);
     if missing {
         txn.claim(CATALOGUE, &at)?;
+        assert!(stored.len() == masks.len(), "{} flags of {} fields", stored.len(), masks.len());
         stored.iter_mut().zip(masks).for_each(|(stored, mask)| *stored |= mask);
         txn.put(CATALOGUE, at, catalogue::encode_masks(&stored));
     }
@@ -245,6 +255,8 @@ pub(crate) struct Difference {
 
 /// Requires keys in order, each once.
 pub(crate) fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) -> Difference {
+    let in_order = |keys: &[Key]| keys.is_sorted_by(|one, next| one.bytes < next.bytes);
+    debug_assert!(in_order(&before) && in_order(&after), "keys come in order, each once");
     let mut found = Difference::default();
     let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
     loop {

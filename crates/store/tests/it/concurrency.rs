@@ -123,6 +123,7 @@ fn renames_in_circles_end() {
                 let (from, to) = ((step * 7 + thread) % 3, (step * 5 + thread * 2 + 1) % 3);
                 let _may_not_be_there = rig.store.rename(&names[from], &names[to], step % 2 == 0);
                 let _may_be_there = rig.store.create_collection(&names[thread % 3], &DocBuf::new());
+                rig.store.validate_catalogue();
                 if step % 7 == thread {
                     let _may_be_empty = rig.store.drop_database("test");
                 }

@@ -96,7 +96,7 @@ fn a_crash_in_the_middle_leaves_a_whole_index_or_a_build_that_begins_again() {
         assert_eq!(trees(&after), 3 + ready as u64, "at {n}");
         outcomes[ready / 2] += 1;
         assert!(!has_note(&after, b'b'), "the trees of the build are gone");
-        for build in after.store.unfinished_builds() {
+        for build in &after.store.unfinished_builds() {
             assert_eq!(ready, 0, "at {n}");
             let built = after.store.build_again(build, BuildSettings::default()).unwrap();
             assert_eq!(built.map(|built| built.created.len()), Some(2));

@@ -381,7 +381,7 @@ fn an_aborted_build_restarts_only_after_a_shutdown() {
             let again = crashed(&rig, 3);
             check_trees(&again);
             assert_eq!(again.store.unfinished_builds().len(), usize::from(closing));
-            for build in again.store.unfinished_builds() {
+            for build in &again.store.unfinished_builds() {
                 let built = again.store.build_again(build, BuildSettings::default()).unwrap().unwrap();
                 assert_eq!(built.created.len(), 7);
                 again.check_valid();
@@ -419,13 +419,15 @@ fn a_build_that_ends_the_process_begins_again_twice_and_is_then_aborted() {
     let rig = filled();
     let mut rig = crash_in(&rig, |settings| drop(rig.store.build_indexes(&rig.ns, &all_kinds(), settings).unwrap()));
     for restarts in 0..2 {
-        let [build] = rig.store.unfinished_builds() else { panic!() };
+        let builds = rig.store.unfinished_builds();
+        let [build] = &builds[..] else { panic!() };
         assert!(build.restarts == restarts && build.begins_again());
         let again = |settings: BuildSettings<'_>| drop(rig.store.build_again(build, settings).unwrap());
         let crashed = crash_in(&rig, again);
         rig = crashed;
     }
-    let [build] = rig.store.unfinished_builds() else { panic!() };
+    let builds = rig.store.unfinished_builds();
+    let [build] = &builds[..] else { panic!() };
     assert!(!build.begins_again());
     let ended = rig.store.build_again(build, BuildSettings::default());
     assert!(matches!(ended, Err(Error::IndexBuildAborted { .. })), "{ended:?}");
@@ -442,7 +444,8 @@ fn a_shutdown_in_a_build_does_not_count_as_its_end() {
     rig.store.build_indexes(&rig.ns, &[unique()], settings).unwrap_err();
     let mut rig = crashed_among_builds(&rig, 1);
     for seed in 2..6 {
-        let [build] = rig.store.unfinished_builds() else { panic!() };
+        let builds = rig.store.unfinished_builds();
+        let [build] = &builds[..] else { panic!() };
         assert_eq!(build.restarts, 0);
         let watch = &Watcher { at_progress: |_| true, stopped: Cell::new(false), closing: true };
         rig.store.build_again(build, BuildSettings { memory_bytes: 1 << 20, watch }).unwrap_err();
@@ -458,7 +461,8 @@ fn a_build_of_a_collection_that_is_gone_does_not_begin_again() {
     let again = crashed(&rig, 1);
     again.store.drop_collection(&again.ns).unwrap();
     again.insert(&row(1, 1)).unwrap();
-    let [build] = again.store.unfinished_builds() else { panic!() };
+    let builds = again.store.unfinished_builds();
+    let [build] = &builds[..] else { panic!() };
     assert_eq!(again.store.build_again(build, BuildSettings::default()).unwrap(), None);
     assert!(again.collection().indexes.is_empty());
     assert!(crashed(&again, 2).store.unfinished_builds().is_empty());

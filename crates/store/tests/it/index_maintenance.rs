@@ -256,6 +256,9 @@ fn apply(rig: &Rig, docs: &mut BTreeMap<i32, DocBuf>, step: &Step) {
             }
         }
     }
+    let report = rig.store.validate(&rig.ns, false).unwrap();
+    assert!(report.is_valid(), "{step:?}: {:?}", report.problems);
+    rig.store.validate_catalogue();
 }
 
 fn check_entries(rig: &Rig, docs: &BTreeMap<i32, DocBuf>) {

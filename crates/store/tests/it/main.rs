@@ -5,6 +5,8 @@ mod catalogue;
 mod collation;
 mod concurrency;
 mod engines;
+mod followers;
+mod followers_on_engines;
 mod history;
 mod index_builds;
 mod index_builds_alongside_writers;

@@ -36,7 +36,8 @@ impl CommitPath {
             assert!(*last > before && *last == self.log.appended(), "C1: {last} ends the chain that follows {before}");
         }
         if written.is_err() && self.log.appended() > before {
-            committed.pending.push(Batch { position: self.log.appended(), ops: Vec::new() });
+            let (position, time) = (self.log.appended(), committed.last_time);
+            committed.in_flight.push(Batch { position, ops: Vec::new() }, time, time);
         }
         written.map(|(last, _)| last).map_err(log_error)
     }

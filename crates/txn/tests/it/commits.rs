@@ -144,3 +144,15 @@ fn oversized_rows_and_transactions_are_refused() {
     assert!(matches!(txn.commit(Applied), Err(Error::TooLarge { .. })));
     rig.put(tree, "a", "1");
 }
+
+#[test]
+fn the_options_of_a_tree_are_in_the_ledger_while_it_exists() {
+    let rig = rig();
+    let tree = rig.tree();
+    let read = || arbor_txn::tree_options(&rig.transactions.read().unwrap(), tree).unwrap();
+    assert_eq!(read(), Some(TreeOptions::default()));
+    let mut txn = rig.begin();
+    txn.drop_tree(tree);
+    txn.commit(Applied).unwrap();
+    assert_eq!(read(), None);
+}

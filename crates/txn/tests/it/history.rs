@@ -257,3 +257,16 @@ fn history_is_kept_by_size_and_by_time() {
     assert!((60..=75).contains(&some), "{some}: 300 kB are 30 records, in segments of 6");
     assert_eq!(kept_from(Some(Retention { bytes: 1, time: hour })), 1, "all of it is younger than an hour");
 }
+
+#[test]
+fn a_record_keeps_the_epoch_of_its_log() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    rig.transactions.log().begin_epoch(4).unwrap();
+    rig.put(tree, "b", "1");
+    rig.transactions.log().wait_durable(rig.transactions.log().appended()).unwrap();
+    let mut history = rig.transactions.history(Position::ZERO);
+    let epochs: Vec<u64> = std::iter::from_fn(|| history.read().unwrap().map(|_| history.epoch())).collect();
+    assert_eq!(epochs.iter().rev().take(3).copied().collect::<Vec<_>>(), [4, 1, 1]);
+}

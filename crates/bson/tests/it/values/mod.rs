@@ -3,13 +3,13 @@
 use arbor_bson::{ArrayBuf, Decimal128, DocBuf, Finite, ObjectId, Timestamp, Value};
 use proptest::prelude::*;
 
-pub const COEFFICIENT_MAX: u128 = 10u128.pow(34) - 1;
+pub(crate) const COEFFICIENT_MAX: u128 = 10u128.pow(34) - 1;
 
-pub fn decimal(negative: bool, coefficient: u128, exponent: i32) -> Value {
+pub(crate) fn decimal(negative: bool, coefficient: u128, exponent: i32) -> Value {
     Value::Decimal128(Decimal128::from_finite(Finite { negative, coefficient, exponent }))
 }
 
-pub fn edge_numbers() -> Vec<Value> {
+pub(crate) fn edge_numbers() -> Vec<Value> {
     let mut values: Vec<Value> = Vec::new();
     for v in [0, 1, 2, 63, 64, 127, 128, 255, 256, 32767, 32768, 65536, i32::MAX] {
         values.extend([Value::Int32(v), Value::Int32(-v), Value::Int32(v.wrapping_neg().wrapping_sub(1))]);
@@ -44,7 +44,7 @@ pub fn edge_numbers() -> Vec<Value> {
     values
 }
 
-pub fn number() -> BoxedStrategy<Value> {
+pub(crate) fn number() -> BoxedStrategy<Value> {
     prop_oneof![
         4 => proptest::sample::select(edge_numbers()),
         2 => (-20i32..20).prop_map(Value::Int32),
@@ -60,13 +60,13 @@ pub fn number() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-pub fn text() -> BoxedStrategy<String> {
+pub(crate) fn text() -> BoxedStrategy<String> {
     let parts = ["", "a", "b", "\0", "\u{1}", "\u{2}", "é", "\u{7f}", "\u{10FFFF}", "ab"];
     proptest::collection::vec(proptest::sample::select(parts.to_vec()), 0..5).prop_map(|parts| parts.concat()).boxed()
 }
 
 /// Text that is allowed in a name.
-pub fn name() -> BoxedStrategy<String> {
+pub(crate) fn name() -> BoxedStrategy<String> {
     text().prop_map(|text| text.replace('\0', "z")).boxed()
 }
 
@@ -74,7 +74,7 @@ fn object_id() -> BoxedStrategy<ObjectId> {
     prop_oneof![any::<[u8; 12]>().prop_map(ObjectId), (0u8..3).prop_map(|b| ObjectId([b; 12]))].boxed()
 }
 
-pub fn scalar() -> BoxedStrategy<Value> {
+pub(crate) fn scalar() -> BoxedStrategy<Value> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..6);
     prop_oneof![
         8 => number(),
@@ -95,7 +95,7 @@ pub fn scalar() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-pub fn value() -> BoxedStrategy<Value> {
+pub(crate) fn value() -> BoxedStrategy<Value> {
     scalar()
         .prop_recursive(4, 12, 3, |inner| {
             let elements = proptest::collection::vec((name(), inner.clone()), 0..3);
@@ -110,13 +110,13 @@ pub fn value() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-pub fn document(elements: &[(String, Value)]) -> DocBuf {
+pub(crate) fn document(elements: &[(String, Value)]) -> DocBuf {
     elements.iter().map(|(name, value)| (name, value)).collect()
 }
 
 /// `value` inside as many arrays and documents.
 #[allow(dead_code)]
-pub fn nest(value: Value, levels: usize) -> Value {
+pub(crate) fn nest(value: Value, levels: usize) -> Value {
     (0..levels).fold(value, |inner, level| match level % 2 {
         0 => Value::Document(DocBuf::new().with("n", &inner)),
         _ => Value::Array([&inner].into_iter().collect()),

@@ -20,7 +20,7 @@ const EXPIRY: &str = "expireAfterSeconds";
 /// Images are shown as long as the log has them.
 const OFF: i64 = -1;
 
-pub fn set(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn set(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     check_member(call)?;
     let parameters = call.field("setClusterParameter").document(call.target())?;
@@ -39,7 +39,7 @@ pub fn set(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-pub fn get(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn get(call: &mut Call<'_>) -> Result<()> {
     call.only(&["omitInFTDC"])?;
     check_member(call)?;
     let requested: Vec<&str> = match call.target() {
@@ -55,7 +55,7 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
         return Err(unknown(name));
     }
     let seconds = call.database().images_expiry.load(Ordering::Relaxed);
-    let own = match stored(call.server)? {
+    let own = match stored(call.server, CHANGE_STREAMS)? {
         Some(stored) => stored,
         None => shown(seconds, 0),
     };
@@ -67,25 +67,25 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
 impl Commands {
     /// At the start: what was set before.
     pub fn read_cluster_parameters(&self) -> Result<()> {
-        if let Some(stored) = stored(self)? {
+        if let Some(stored) = stored(self, CHANGE_STREAMS)? {
             self.database.images_expiry.store(expiry(stored.as_doc())?, Ordering::Relaxed);
         }
-        Ok(())
+        self.read_query_settings()
     }
 }
 
-fn stored(server: &Commands) -> Result<Option<DocBuf>> {
-    let filter = DocBuf::new().with("_id", CHANGE_STREAMS);
+pub(super) fn stored(server: &Commands, id: &str) -> Result<Option<DocBuf>> {
+    let filter = DocBuf::new().with("_id", id);
     let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(namespace()?) };
     let found = arbor_query::find(&Scope::of(&server.database), &spec, &Interrupt::never())?;
     Ok(found.all(&Interrupt::never())?.into_iter().next())
 }
 
-fn namespace() -> Result<Namespace> {
+pub(super) fn namespace() -> Result<Namespace> {
     Ok(Namespace::new("config", "clusterParameters")?)
 }
 
-fn check_member(call: &Call<'_>) -> Result<()> {
+pub(super) fn check_member(call: &Call<'_>) -> Result<()> {
     match call.server.replication {
         Some(_) => Ok(()),
         None => Err(Error::new(Code::ILLEGAL_OPERATION, format!("{} cannot be run on standalones", call.info.name))),
@@ -111,7 +111,7 @@ fn shown(seconds: i64, time: u64) -> DocBuf {
 fn expiry(options: Doc<'_>) -> Result<i64> {
     let images = match options.get(IMAGES) {
         Some(ValueRef::Document(images)) => images,
-        Some(other) => return Err(Field::new(CHANGE_STREAMS, IMAGES).wrong_type(other, "object").into()),
+        Some(_) => return Err(Error::bad_value(format!("Expected an object for parameter {CHANGE_STREAMS}.{IMAGES}"))),
         None => return Err(Field::new(CHANGE_STREAMS, IMAGES).missing().into()),
     };
     match images.get(EXPIRY) {

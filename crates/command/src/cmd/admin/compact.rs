@@ -5,7 +5,7 @@ use arbor_bson::Code;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let (mut dry_run, mut target_mb) = (false, None);
     for (name, value) in call.own_fields() {

@@ -5,7 +5,7 @@ use arbor_bson::Code;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     if !call.server.parameters.test_commands() {
         return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{}'", call.info.name)));
     }

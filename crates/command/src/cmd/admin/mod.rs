@@ -1,17 +1,18 @@
 //! Settings of the running server, users, and work that an administrator asks for.
 
-pub mod cluster_parameter;
-pub mod compact;
-pub mod configure_fail_point;
-pub mod fsync;
-pub mod get_parameter;
-pub mod kill_op;
-pub mod log_rotate;
-pub mod plan_cache_clear;
-pub mod profile;
-pub mod roles_info;
-pub mod sasl;
-pub mod set_feature_compatibility_version;
-pub mod set_parameter;
-pub mod shutdown;
-pub mod users_info;
+pub(crate) mod auto_compact;
+pub(crate) mod cluster_parameter;
+pub(crate) mod compact;
+pub(crate) mod configure_fail_point;
+pub(crate) mod fsync;
+pub(crate) mod get_parameter;
+pub(crate) mod index_filters;
+pub(crate) mod kill_op;
+pub(crate) mod log_rotate;
+pub(crate) mod profile;
+pub(crate) mod query_settings;
+pub(crate) mod rotate_certificates;
+pub(crate) mod set_feature_compatibility_version;
+pub(crate) mod set_parameter;
+pub(crate) mod set_user_write_block_mode;
+pub(crate) mod shutdown;

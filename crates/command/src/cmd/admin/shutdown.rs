@@ -5,7 +5,7 @@ use arbor_protocol::log::events;
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {

@@ -1,26 +1,31 @@
 //! `aggregate`. Stages that ask the server and not a collection for their documents begin here; the rest is `query`'s.
 
-use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
-use arbor_protocol::arguments::Field;
+use arbor_auth::UserName;
+use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, USER_SIZE_MAX, ValueRef};
+use arbor_protocol::arguments::{Field, is_present, present};
 use arbor_protocol::read_concern::Level;
-use arbor_query::{AggregateSpec, Verbosity};
+use arbor_query::{AggregateSpec, BatchLimit, Cursor, QueryShape, Verbosity};
 use arbor_store::Namespace;
 
 use crate::call::Call;
-use crate::cmd::admin::plan_cache_clear;
+use crate::cmd::admin::{index_filters, query_settings};
 use crate::cmd::crud::explain;
+use crate::cmd::ddl::{list_collections, search_indexes};
 use crate::cmd::diagnostics::{coll_stats, current_op};
-use crate::cmd::shared::cursor_reply::{First, answer_first, collation, cursor_option, refuse_if_given};
+use crate::cmd::shared::cursor_reply::{
+    DURING_AGGREGATION, First, answer_first, collation, cursor_option, refuse_if_given,
+};
+use crate::cmd::shared::numbers::fitting;
 use crate::session::collections;
 use crate::{Error, Result, usage};
 
-pub struct Parsed<'c> {
+pub(crate) struct Parsed<'c> {
     pub spec: AggregateSpec<'c>,
     first: First,
     explain: bool,
 }
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let Parsed { spec, first, explain } = parse(call)?;
     if explain {
         call.reply = explain::explain_call(call, Verbosity::QueryPlanner)?;
@@ -38,25 +43,42 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         );
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
-    if let Some(documents) = collections::documents(call.server, &spec.namespace)?
-        && !asks_server(spec.pipeline)
-    {
-        let cursor = arbor_query::aggregate_documents(&call.scope(), &spec, documents, &call.interrupt)?;
-        return answer_first(call, cursor, first);
-    }
+    check_level(call, spec.pipeline)?;
     let cursor = match server_documents(call, &spec)? {
         Some(documents) => {
             let rest: ArrayBuf = spec.pipeline.iter().skip(1).collect();
             let spec = AggregateSpec { pipeline: rest.as_array(), ..spec };
             arbor_query::aggregate_documents(&call.scope(), &spec, documents, &call.interrupt)?
         }
-        None => arbor_query::aggregate(&call.scope(), &spec, &call.interrupt)?,
+        None => {
+            let settings = call.query_settings(|| QueryShape::of_aggregate(&spec))?;
+            let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
+            arbor_query::aggregate(&scope, &spec, &call.interrupt)?
+        }
     };
-    answer_first(call, cursor, first)
+    match call.body.get("cursor") {
+        None if call.is_of_old_client => answer_inline(call, cursor),
+        _ => answer_first(call, cursor, first),
+    }
+}
+
+/// Answers `result` with all documents, which fit into one, as servers before 3.6 did.
+fn answer_inline(call: &mut Call<'_>, mut cursor: Cursor) -> Result<()> {
+    let batch = cursor.next_batch(BatchLimit::more(), &call.interrupt);
+    let batch = batch.map_err(|error| Error::from(error).during(DURING_AGGREGATION))?;
+    if !batch.exhausted || batch.docs.as_array().as_bytes().len() > USER_SIZE_MAX {
+        let text = format!("aggregation result exceeds maximum document size ({}MB)", USER_SIZE_MAX >> 20);
+        return Err(Error::new(Code(16389), text));
+    }
+    call.plan.returned = Some(batch.docs.len() as u64);
+    call.server.metrics.documents.returned.add(batch.docs.len() as u64);
+    call.reply.append("result", &batch.docs);
+    call.reply_memory = Some(batch.reservation);
+    Ok(())
 }
 
 /// Reads the command; `explain` uses it as well.
-pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
     let (namespace, collectionless) = match call.target() {
         ValueRef::String(_) => (call.namespace()?, false),
         value if call.field("aggregate").integer(value).is_ok_and(|n| n == 1) => {
@@ -91,9 +113,13 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
     }
     if cursor.is_none() && !explain && call.info.name == "aggregate" && call.body.get("aggregate").is_some() {
         let text = "The 'cursor' option is required, except for aggregate with the explain argument";
-        if !is_explained(call) {
+        if !is_explained(call) && !call.is_of_old_client {
             return Err(Error::failed_to_parse(text));
         }
+    }
+    if explain && call.body.get("writeConcern").is_some() {
+        let text = "Aggregation explain does not support the 'writeConcern' option";
+        return Err(Error::failed_to_parse(text));
     }
     let first = First::of(cursor.flatten());
     let durability = call.generic.write_concern.durability();
@@ -109,6 +135,27 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
         bypass_validation,
     };
     Ok(Parsed { spec, first, explain })
+}
+
+/// Refuses a read concern that a stage at the begin or the end cannot have.
+fn check_level(call: &Call<'_>, pipeline: Array<'_>) -> Result<()> {
+    let Some(level) = call.generic.read_concern.level.filter(|_| call.body.get("readConcern").is_some()) else {
+        return Ok(());
+    };
+    let name = |stage: Option<ValueRef<'_>>| match stage {
+        Some(ValueRef::Document(stage)) => stage.first().map_or(String::new(), |(name, _)| name.to_owned()),
+        _ => String::new(),
+    };
+    let (first, last) = (name(pipeline.get(0)), name(pipeline.iter().last()));
+    let local = matches!(&*first, "$currentOp" | "$listLocalSessions" | "$planCacheStats") && level != Level::Local;
+    let writes = matches!(&*last, "$out" | "$merge") && level == Level::Linearizable;
+    let stage = match (local, writes) {
+        (true, _) => first,
+        (_, true) => last,
+        _ => return Ok(()),
+    };
+    let text = format!("Aggregation stage {stage} cannot run with a readConcern of level '{}'", level.name());
+    Err(Error::new(Code::INVALID_OPTIONS, text))
 }
 
 /// Stages that are not in version 1 of the stable API.
@@ -136,6 +183,9 @@ fn check_stable(pipeline: Array<'_>) -> Result<()> {
             Some(("$collStats", ValueRef::Document(options))) if options.iter().any(|(name, _)| name != "count") => {
                 "only the 'count' parameter to $collStats is supported in API Version 1".to_owned()
             }
+            Some(("$changeStream", ValueRef::Document(options))) if options.get("showExpandedEvents").is_some() => {
+                "BSON field '$changeStream.showExpandedEvents' is not allowed with apiStrict:true.".to_owned()
+            }
             _ => continue,
         };
         return Err(Error::new(Code::API_STRICT_ERROR, text));
@@ -148,16 +198,33 @@ fn is_explained(call: &Call<'_>) -> bool {
     call.body.get("$db").is_none()
 }
 
-fn asks_server(pipeline: Array<'_>) -> bool {
-    matches!(pipeline.get(0), Some(ValueRef::Document(stage)) if stage.get("$listSessions").is_some())
-}
+/// Stages whose documents are the server's own.
+const SERVER_STAGES: &[&str] = &[
+    "$collStats",
+    "$currentOp",
+    "$indexStats",
+    "$listClusterCatalog",
+    "$listLocalSessions",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$planCacheStats",
+    "$querySettings",
+];
 
 /// Documents of a first stage that reads the server; `None`: the pipeline begins with a collection.
 fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Option<Vec<DocBuf>>> {
     let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(None) };
     let Some((name, options)) = stage.first() else { return Ok(None) };
+    if SERVER_STAGES.contains(&name) && stage.iter().count() > 1 {
+        let text = "A pipeline stage specification object must contain exactly one field.";
+        return Err(Error::new(Code(40323), text));
+    }
+    let coll_stats = match (name, options) {
+        ("$collStats", options) => Some(CollStats::parse(call.field(name).document(options)?)?),
+        _ => None,
+    };
     let of_series = call.database().store.buckets_of(&spec.namespace).is_some();
-    if matches!(name, "$collStats" | "$indexStats" | "$planCacheStats") && !of_series {
+    if matches!(name, "$collStats" | "$indexStats") && !of_series {
         call.database().store.refuse_view(&spec.namespace)?;
     }
     let documents = match (name, spec.collectionless) {
@@ -165,9 +232,16 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
             return Err(Error::new(Code::INVALID_NAMESPACE, text));
         }
+        ("$querySettings", true) => query_settings::stage(call, options)?,
+        ("$querySettings", false) => {
+            query_settings::stage(call, options)?;
+            let text = "$querySettings must be run against the database with {aggregate: 1}, not a collection";
+            return Err(Error::new(Code::INVALID_NAMESPACE, text));
+        }
         ("$currentOp", true) => {
             let idle = current_op::idle_options(call.field(name).document(options)?)?;
-            current_op::shown(call.server, idle)
+            let user = current_op::own_user(call, !idle.all_users);
+            current_op::shown(call.server, idle, user)
         }
         ("$listLocalSessions", local) => sessions(call, call.field(name), options, local)?,
         ("$listSessions", _) => {
@@ -175,9 +249,18 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             sessions(call, call.field(name), options, is_at_home)?
         }
         ("$collStats", false) => {
-            vec![collection_statistics(call, &spec.namespace, call.field(name).document(options)?)?]
+            vec![collection_statistics(call, &spec.namespace, &coll_stats.unwrap_or_default())?]
         }
-        ("$planCacheStats", false) => plan_cache_clear::stats(call, &spec.namespace),
+        ("$planCacheStats", false) => plans(call, &spec.namespace, options)?,
+        ("$listClusterCatalog", true) => list_collections::cluster_catalog(call, call.field(name), options)?,
+        ("$listClusterCatalog", false) => {
+            let text = "$listClusterCatalog must be run against the database with {aggregate: 1}, not a collection";
+            return Err(Error::new(Code(9621301), text));
+        }
+        ("$listSampledQueries" | "$queryStats", _) => return Err(Error::not_supported(name)),
+        (name @ ("$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch"), _) => {
+            return Err(search_indexes::not_enabled(name));
+        }
         ("$indexStats", false) if !matches!(options, ValueRef::Document(options) if options.is_empty()) => {
             let text = "The $indexStats stage specification must be an empty object";
             return Err(Error::from(arbor_lang::Error::location(28803, text)));
@@ -188,13 +271,19 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
     Ok(Some(documents))
 }
 
-/// `$listSessions` and `$listLocalSessions`. All sessions are those of all users while there are none.
+/// `$listSessions` and `$listLocalSessions`. Without access control all sessions are shown.
 fn sessions(call: &Call<'_>, stage: Field<'_>, options: ValueRef<'_>, is_at_home: bool) -> Result<Vec<DocBuf>> {
-    for (name, value) in stage.document(options)? {
+    let (mut all, mut users) = (false, None);
+    for (name, value) in present(stage.document(options)?) {
         let field = Field::new(stage.name, name);
         match name {
-            "allUsers" => drop(field.strict_bool(value)?),
-            "users" => drop(field.documents(value)?),
+            "allUsers" => all = field.strict_bool(value)?,
+            "users" => {
+                let named: ArrayBuf = field.array(value)?.iter().filter(|user| is_present(*user)).collect();
+                let digest = |doc| UserName::read(ValueRef::Document(doc), call.db).map(|name| name.digest());
+                let named = field.documents((&named).into())?.into_iter().map(digest);
+                users = Some(named.collect::<arbor_protocol::Result<Vec<_>>>()?);
+            }
             _ => return Err(field.unknown().into()),
         }
     }
@@ -205,11 +294,64 @@ fn sessions(call: &Call<'_>, stage: Field<'_>, options: ValueRef<'_>, is_at_home
         };
         return Err(Error::new(Code::INVALID_NAMESPACE, text));
     }
-    Ok(collections::sessions(call.server))
+    // without access control every session is of no user
+    let owners = match users.filter(|users| !users.is_empty()) {
+        Some(users) => Some(users),
+        None if all || !call.server.accounts.enabled => None,
+        None => Some(vec![call.server.session_user(call.connection)]),
+    };
+    Ok(collections::sessions(&call.server.sessions, owners.as_deref()))
+}
+
+/// The parts of `$collStats` that are requested.
+#[derive(Default)]
+struct CollStats {
+    /// With or without histograms.
+    latencies: Option<bool>,
+    /// With the scale of sizes.
+    storage: Option<u64>,
+    count: bool,
+    executions: bool,
+}
+
+impl CollStats {
+    fn parse(options: Doc<'_>) -> Result<CollStats> {
+        let mut parsed = CollStats::default();
+        for (name, value) in present(options) {
+            let field = Field::new("$collStats", name);
+            match name {
+                "latencyStats" => {
+                    let mut histograms = false;
+                    for (name, value) in present(field.document(value)?) {
+                        let field = Field::new("$collStats.latencyStats", name);
+                        match name {
+                            "histograms" => histograms = field.bool(value)?,
+                            _ => return Err(field.unknown().into()),
+                        }
+                    }
+                    parsed.latencies = Some(histograms);
+                }
+                "storageStats" => {
+                    let scale = field.document(value)?.get("scale").filter(|value| is_present(*value));
+                    parsed.storage = Some(scale.map_or(Ok(1), |scale| coll_stats::read_scale(field, scale))?);
+                }
+                "count" | "queryExecStats" => {
+                    if !field.document(value)?.is_empty() {
+                        let text = format!("{name} argument to $collStats must be an empty object");
+                        return Err(Error::new(Code(31170), text));
+                    }
+                    parsed.count |= name == "count";
+                    parsed.executions |= name == "queryExecStats";
+                }
+                _ => return Err(field.unknown().into()),
+            }
+        }
+        Ok(parsed)
+    }
 }
 
 /// `$collStats`.
-fn collection_statistics(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) -> Result<DocBuf> {
+fn collection_statistics(call: &Call<'_>, namespace: &Namespace, parts: &CollStats) -> Result<DocBuf> {
     let missing = || {
         let text = format!(
             "Unable to retrieve storageStats in $collStats stage :: caused by :: Collection [{namespace}] not found."
@@ -225,39 +367,66 @@ fn collection_statistics(call: &Call<'_>, namespace: &Namespace, options: Doc<'_
     };
     let mut doc = DocBuf::new().with("ns", namespace.as_str()).with("host", &arbor_protocol::process::host_name());
     doc.append("localTime", ValueRef::DateTime(arbor_protocol::log::now_ms()));
-    for (name, value) in options {
-        let field = arbor_protocol::arguments::Field::new("$collStats", name);
-        match name {
-            "storageStats" => {
-                let scale = match field.document(value)?.get("scale") {
-                    Some(value) => coll_stats::read_scale(field, value)?,
-                    None => 1,
-                };
-                let shown = match &buckets {
-                    Some(buckets) => crate::cmd::shared::time_series::statistics(call, namespace, buckets, scale)?,
-                    None => coll_stats::statistics_doc(call, &statistics, true, scale),
-                };
-                doc.append(name, &shown);
-            }
-            "count" => drop(doc.append(name, statistics.documents as i64)),
-            "latencyStats" => {
-                let histograms = match field.document(value)?.get("histograms") {
-                    Some(value) => field.bool(value)?,
-                    None => false,
-                };
-                let used = call.server.usages.of(namespace.as_str());
-                let latencies = used.map_or_else(|| usage::no_latencies(histograms), |used| used.latencies(histograms));
-                doc.append(name, &latencies);
-            }
-            "queryExecStats" => {
-                let scans = collection.as_ref().map_or(0, |own| own.usage.scans.count()) as i64;
-                let scans = DocBuf::new().with("total", scans).with("nonTailable", scans);
-                doc.append(name, &DocBuf::new().with("collectionScans", &scans));
-            }
-            _ => return Err(field.unknown().into()),
-        }
+    if let Some(histograms) = parts.latencies {
+        let used = call.server.usages.of(namespace.as_str());
+        let latencies = used.map_or_else(|| usage::no_latencies(histograms), |used| used.latencies(histograms));
+        doc.append("latencyStats", &latencies);
+    }
+    if let Some(scale) = parts.storage {
+        let shown = match &buckets {
+            Some(buckets) => crate::cmd::shared::time_series::statistics(call, namespace, buckets, scale)?,
+            None => coll_stats::statistics_doc(call, &statistics, true, scale),
+        };
+        doc.append("storageStats", &shown);
+    }
+    if parts.count {
+        doc.append("count", fitting(statistics.documents));
+    }
+    if parts.executions {
+        let scans = collection.as_ref().map_or(0, |own| own.usage.scans.count()) as i64;
+        let scans = DocBuf::new().with("total", scans).with("nonTailable", scans);
+        doc.append("queryExecStats", &DocBuf::new().with("collectionScans", &scans));
     }
     Ok(doc)
+}
+
+/// `$planCacheStats`.
+fn plans(call: &Call<'_>, namespace: &Namespace, options: ValueRef<'_>) -> Result<Vec<DocBuf>> {
+    let ValueRef::Document(options) = options else {
+        return Err(Error::failed_to_parse("$planCacheStats value must be an object"));
+    };
+    let mut all_hosts = None;
+    for (name, value) in options {
+        match (name, value) {
+            ("allHosts", ValueRef::Bool(value)) if all_hosts.is_none() => all_hosts = Some(value),
+            ("allHosts", ValueRef::Bool(_)) => {
+                return Err(Error::failed_to_parse("$planCacheStats: allHosts is given more than once"));
+            }
+            ("allHosts", _) => {
+                return Err(Error::failed_to_parse("allHosts option of $planCacheStats must be a bool"));
+            }
+            _ => {
+                return Err(Error::failed_to_parse(format!(
+                    "$planCacheStats parameters object may contain only 'allHosts', found: {name}"
+                )));
+            }
+        }
+    }
+    if all_hosts == Some(true) {
+        let text = "$planCacheStats stage supports allHosts parameter only for sharded clusters";
+        return Err(Error::new(Code(4503200), text));
+    }
+    let store = &call.database().store;
+    if store.buckets_of(namespace).is_some() {
+        return Err(Error::new(Code(40602), "$planCacheStats is only valid as the first stage in a pipeline"));
+    }
+    let of_view = store.view(namespace);
+    if of_view.is_none() && store.collection(namespace).is_none() {
+        let text = format!("collection '{namespace}' does not exist");
+        return Err(Error::new(Code(50933), text));
+    }
+    let read = of_view.as_ref().map_or(namespace, |view| &view.view_on);
+    Ok(index_filters::plans(call, read))
 }
 
 /// `$indexStats`. Of a time series those of its buckets, under the keys of measurements.

@@ -15,7 +15,7 @@ use crate::cmd::shared::cursor_reply::{First, answer_first, collation, cursor_op
 use crate::cmd::shared::write_reply::{check_count, check_length, is_fatal};
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let request = Request::parse(call)?;
     let mut answers = Answers { errors_only: request.errors_only, ..Answers::default() };
     let mut next = 0;

@@ -10,7 +10,7 @@ use crate::cmd::shared::cursor_reply::collation;
 use crate::cmd::shared::write_reply::{append_errors, check_count};
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     call.server.metrics.count(Kind::Delete, spec.deletes.len() as u64);
     let outcome = arbor_query::delete(&call.scope(), &spec, &call.interrupt)?;
@@ -20,7 +20,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Reads the command; `explain` uses it as well.
-pub fn parse<'c>(call: &Call<'c>) -> Result<DeleteSpec<'c>> {
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<DeleteSpec<'c>> {
     let namespace = call.namespace()?;
     let (mut ordered, mut let_variables) = (true, None);
     for (name, value) in call.own_fields() {

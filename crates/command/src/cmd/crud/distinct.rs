@@ -2,15 +2,17 @@
 
 use arbor_bson::{Doc, ValueRef};
 use arbor_protocol::cluster_time::timestamp;
-use arbor_query::DistinctSpec;
+use arbor_query::{DistinctSpec, QueryShape};
 
 use crate::Result;
 use crate::call::Call;
 use crate::cmd::shared::cursor_reply::collation;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
-    let values = arbor_query::distinct(&call.scope(), &spec, &call.interrupt)?;
+    let settings = call.query_settings(|| QueryShape::of_distinct(&spec))?;
+    let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
+    let values = arbor_query::distinct(&scope, &spec, &call.interrupt)?;
     call.reply.append("values", &values);
     if let Some((_, time)) = call.view {
         call.reply.append("atClusterTime", timestamp(*time));
@@ -19,7 +21,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Reads the command; `explain` uses it as well.
-pub fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
     let (mut key, mut query, mut hint, mut own) = (None, Doc::empty(), None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);

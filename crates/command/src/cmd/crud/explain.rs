@@ -1,13 +1,13 @@
 //! `explain`: the plan of another command, which is not run beyond what `executionStats` needs.
 
-use arbor_bson::{Code, DocBuf, ValueRef};
+use arbor_bson::{Code, DocBuf, Value, ValueRef};
 use arbor_protocol::process;
-use arbor_query::{ExplainSpec, Verbosity};
+use arbor_query::{ExplainSpec, QueryShape, Setting, Verbosity};
 
-use crate::call::{Call, Plan};
+use crate::call::Call;
 use crate::{Error, MONGODB_VERSION, Result, registry};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["verbosity"])?;
     let ValueRef::Document(explained) = call.target() else {
         return Err(call.field("explain").wrong_type(call.target(), "object").into());
@@ -19,25 +19,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let name = explained.first().map_or("", |(name, _)| name);
     let unknown = || Error::new(Code::COMMAND_NOT_FOUND, format!("Explain failed due to unknown command: {name}"));
     let info = registry::info(name).ok_or_else(unknown)?;
-    let inner = Call {
-        server: call.server,
-        connection: &mut *call.connection,
-        info,
-        db: call.db,
-        body: explained,
-        sequences: &[],
-        generic: call.generic,
-        session: None,
-        statements: None,
-        interrupt: call.interrupt.clone(),
-        last_commit: call.last_commit,
-        view: call.view,
-        waited_until: None,
-        wait_until: None,
-        reply: DocBuf::new(),
-        reply_memory: None,
-        plan: Plan::default(),
-    };
+    let db = call.db;
+    let inner = call.inside(info, db, explained);
     let reply = explain_call(&inner, verbosity)?;
     call.reply = reply;
     append_surroundings(call, explained);
@@ -45,7 +28,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Returns the explain output of a command; also used by `aggregate` with `explain: true`.
-pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
+pub(crate) fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
     let spec = match call.info.name {
         "find" => ExplainSpec::Find(crate::cmd::crud::find::parse(call)?.0),
         "count" => ExplainSpec::Count(crate::cmd::crud::count::parse(call)?),
@@ -57,15 +40,41 @@ pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
             ExplainSpec::FindAndModify(crate::cmd::crud::find_and_modify::parse(call)?)
         }
         name => {
-            let text = format!("Explain failed due to unknown command: {name}");
-            return Err(Error::new(Code::COMMAND_NOT_FOUND, text));
+            let text = format!("Cannot explain cmd: {name}");
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
         }
     };
-    Ok(arbor_query::explain(&call.scope(), &spec, verbosity, &call.interrupt)?)
+    let shape = match &spec {
+        ExplainSpec::Find(spec) => Some(QueryShape::of_find(spec)?),
+        ExplainSpec::Distinct(spec) => Some(QueryShape::of_distinct(spec)?),
+        ExplainSpec::Aggregate(spec) => Some(QueryShape::of_aggregate(spec)?),
+        _ => None,
+    };
+    let Some(shape) = shape else {
+        return Ok(arbor_query::explain(&call.scope(), &spec, verbosity, &call.interrupt)?);
+    };
+    let settings = call.query_settings(|| Ok(shape))?;
+    let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
+    let explained = arbor_query::explain(&scope, &spec, verbosity, &call.interrupt)?;
+    let explained = explained.with("queryShapeHash", &shape.text());
+    Ok(with_settings(explained, settings.as_deref()))
+}
+
+/// Shows query settings where the plan is.
+fn with_settings(explained: DocBuf, settings: Option<&Setting>) -> DocBuf {
+    let Some(settings) = settings else { return explained };
+    let shown = explained.as_doc().iter().map(|(name, value)| match (name, value) {
+        ("queryPlanner", ValueRef::Document(planner)) => {
+            (name, Value::Document(planner.to_buf().with("querySettings", &settings.settings)))
+        }
+        (name, value) => (name, value.to_value()),
+    });
+    let shown: Vec<(&str, Value)> = shown.collect();
+    shown.iter().map(|(name, value)| (*name, value)).collect()
 }
 
 /// `command`, `serverInfo` and `serverParameters`, where the plan has not brought them.
-pub fn append_surroundings(call: &mut Call<'_>, explained: arbor_bson::Doc<'_>) {
+pub(crate) fn append_surroundings(call: &mut Call<'_>, explained: arbor_bson::Doc<'_>) {
     let mut command: DocBuf = explained.iter().filter(|(name, _)| !name.starts_with('$')).collect();
     command.append("$db", call.db);
     if call.reply.get("command").is_none() {
@@ -76,7 +85,7 @@ pub fn append_surroundings(call: &mut Call<'_>, explained: arbor_bson::Doc<'_>) 
             .with("host", &process::host_name())
             .with("port", i32::from(call.server.options.port))
             .with("version", MONGODB_VERSION)
-            .with("gitVersion", "arbor");
+            .with("gitVersion", call.server.options.commit);
         call.reply.append("serverInfo", &info);
     }
     if call.reply.get("serverParameters").is_none() {

@@ -1,27 +1,22 @@
 //! `find`.
 
 use arbor_bson::{Code, Doc};
-use arbor_query::FindSpec;
+use arbor_query::{FindSpec, QueryShape};
 
 use crate::call::Call;
 use crate::cmd::shared::cursor_reply::{First, answer_first, collation};
-use crate::session::collections;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let (spec, first) = parse(call)?;
-    if let Some(documents) = collections::documents(call.server, &spec.namespace)? {
-        let pipeline = collections::pipeline_of_find(&spec);
-        let aggregate = collections::aggregate_spec(call, spec.namespace.clone(), &pipeline);
-        let cursor = arbor_query::aggregate_documents(&call.scope(), &aggregate, documents, &call.interrupt)?;
-        return answer_first(call, cursor, first);
-    }
-    let cursor = arbor_query::find(&call.scope(), &spec, &call.interrupt)?;
+    let settings = call.query_settings(|| QueryShape::of_find(&spec))?;
+    let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
+    let cursor = arbor_query::find(&scope, &spec, &call.interrupt)?;
     answer_first(call, cursor, first)
 }
 
 /// Reads the command; `explain` uses it as well.
-pub fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
     let mut spec = FindSpec::new(call.namespace()?);
     spec.allow_disk_use = call.server.parameters.bool("allowDiskUseByDefault");
     let mut batch_size = None;
@@ -57,7 +52,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
         return Err(Error::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
     }
     if spec.tailable && single_batch {
-        return Err(Error::failed_to_parse("Cannot use tailable option with the 'singleBatch' option"));
+        return Err(Error::bad_value("Cannot use tailable option with the 'singleBatch' option"));
     }
     Ok((spec, First { single_batch, no_timeout, ..First::of(batch_size) }))
 }

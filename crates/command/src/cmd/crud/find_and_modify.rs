@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::cmd::shared::cursor_reply::collation;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     let removes = matches!(spec.change, Change::Remove);
     let outcome = arbor_query::find_and_modify(&call.scope(), &spec, &call.interrupt)?;
@@ -27,7 +27,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Reads the command; `explain` uses it as well.
-pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
     let mut spec = FindAndModifySpec {
         namespace: call.namespace()?,
         query: Doc::empty(),

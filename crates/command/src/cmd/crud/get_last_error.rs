@@ -9,7 +9,7 @@ use arbor_repl::election_id;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let (mut journaled, mut asked) = (false, DocBuf::new());
     for (name, value) in call.own_fields() {
         let field = call.field(name);

@@ -25,18 +25,33 @@ const RESUMABLE: &[Code] = &[
     Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
     Code::NOT_PRIMARY_NO_SECONDARY_OK,
     Code::NOT_PRIMARY_OR_SECONDARY,
+    // this server makes none of these; fail points do
+    Code::HOST_NOT_FOUND,
+    Code::STALE_SHARD_VERSION,
+    Code::NETWORK_TIMEOUT,
+    Code::FAILED_TO_SATISFY_READ_PREFERENCE,
+    Code::STALE_EPOCH,
+    Code::EXCEEDED_TIME_LIMIT,
+    Code::SOCKET_EXCEPTION,
+    Code::STALE_CONFIG,
 ];
 
-/// Adds the resume label for drivers to the error of a command of this kind. COMPAT: errors of other cursors carry it as well,
-/// without effect.
-pub fn labelled(kind: Kind, mut error: Error) -> Error {
+/// Errors that end a change stream for good.
+const NOT_RESUMABLE: &[Code] = &[Code::CHANGE_STREAM_FATAL_ERROR, Code::CHANGE_STREAM_HISTORY_LOST];
+
+/// Adds the label that says to drivers whether a change stream can be resumed to the error of a command of this kind. COMPAT:
+/// errors of other cursors carry it as well, without effect.
+pub(crate) fn labelled(kind: Kind, mut error: Error) -> Error {
+    if NOT_RESUMABLE.contains(&error.code) {
+        error.labels.push("NonResumableChangeStreamError".to_owned());
+    }
     if kind == Kind::GetMore && RESUMABLE.contains(&error.code) {
         error.labels.push("ResumableChangeStreamError".to_owned());
     }
     error
 }
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let (id, namespace, limit) = parse(call)?;
     let server = call.server;
     check_session(call, id)?;
@@ -46,6 +61,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Err(_) if waited.is_some() => return Err(Error::new(Code::CURSOR_KILLED, "cursor killed")),
         cursor => cursor?,
     };
+    if let Some(code) = server.fail_points.on_get_more() {
+        return Err(Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint"));
+    }
     let awaits = cursor.cursor().await_for(call.generic.max_time);
     if call.generic.max_time.is_some() && !awaits {
         cursor.keep();
@@ -54,7 +72,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if server.time_limit(cursor.cursor().time_left()).1 {
         return Err(arbor_query::Error::TimeExpired.into());
     }
-    let batch = cursor.cursor().next_batch(limit, &call.interrupt)?;
+    let batch = cursor.cursor().next_batch(limit, &call.interrupt);
+    let batch = batch.map_err(|error| Error::from(error).during("Executor error during getMore"))?;
     let is_empty = batch.docs.is_empty() && !batch.exhausted;
     if let Some(woken) = cursor.cursor().woken().filter(|_| is_empty) {
         call.interrupt.check()?;
@@ -103,6 +122,10 @@ fn parse(call: &Call<'_>) -> Result<(i64, Namespace, BatchLimit)> {
 fn check_session(call: &Call<'_>, id: i64) -> Result<()> {
     let Some(owner) = call.database().cursors.options(id) else { return Ok(()) };
     let own = call.cursor_owner();
+    if call.server.accounts.enabled && owner.user != own.user {
+        let text = format!("cursor id {id} was not created by the authenticated user");
+        return Err(Error::new(Code::UNAUTHORIZED, text));
+    }
     let shown =
         |session: &[u8]| session::from_bytes(session).map_or_else(String::new, |session| session.id.to_string());
     let refused =

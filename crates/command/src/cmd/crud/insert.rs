@@ -7,7 +7,7 @@ use crate::Result;
 use crate::call::Call;
 use crate::cmd::shared::write_reply::{append_errors, check_count};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     call.server.metrics.count(Kind::Insert, spec.documents.len() as u64);
     let outcome = arbor_query::insert(&call.scope(), &spec, &call.interrupt)?;

@@ -1,15 +1,15 @@
 //! Reading and writing documents.
 
-pub mod aggregate;
-pub mod bulk_write;
-pub mod count;
-pub mod delete;
-pub mod distinct;
-pub mod explain;
-pub mod find;
-pub mod find_and_modify;
-pub mod get_last_error;
-pub mod get_more;
-pub mod insert;
-pub mod kill_cursors;
-pub mod update;
+pub(crate) mod aggregate;
+pub(crate) mod bulk_write;
+pub(crate) mod count;
+pub(crate) mod delete;
+pub(crate) mod distinct;
+pub(crate) mod explain;
+pub(crate) mod find;
+pub(crate) mod find_and_modify;
+pub(crate) mod get_last_error;
+pub(crate) mod get_more;
+pub(crate) mod insert;
+pub(crate) mod kill_cursors;
+pub(crate) mod update;

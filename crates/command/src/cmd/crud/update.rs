@@ -11,7 +11,7 @@ use crate::cmd::shared::cursor_reply::collation;
 use crate::cmd::shared::write_reply::{append_errors, check_count};
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     call.server.metrics.count(Kind::Update, spec.updates.len() as u64);
     let outcome = arbor_query::update(&call.scope(), &spec, &call.interrupt)?;
@@ -29,7 +29,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Reads the command; `explain` uses it as well.
-pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
     let namespace = call.namespace()?;
     let (mut ordered, mut let_variables, mut bypass_validation) = (true, None, false);
     for (name, value) in call.own_fields() {
@@ -68,7 +68,7 @@ fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
 }
 
 /// A field that the statements of `update` and `bulkWrite` both have.
-pub fn option<'c>(statement: &mut UpdateStatement<'c>, field: Field<'c>, value: ValueRef<'c>) -> Result<()> {
+pub(crate) fn option<'c>(statement: &mut UpdateStatement<'c>, field: Field<'c>, value: ValueRef<'c>) -> Result<()> {
     match field.name {
         "multi" => statement.multi = field.bool(value)?,
         "upsert" => statement.upsert = field.bool(value)?,
@@ -83,7 +83,7 @@ pub fn option<'c>(statement: &mut UpdateStatement<'c>, field: Field<'c>, value: 
 }
 
 /// A sort chooses the one document that is changed.
-pub fn check_sort(statement: &UpdateStatement<'_>) -> Result<()> {
+pub(crate) fn check_sort(statement: &UpdateStatement<'_>) -> Result<()> {
     if statement.multi && statement.sort.is_some() {
         return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
     }
@@ -91,7 +91,7 @@ pub fn check_sort(statement: &UpdateStatement<'_>) -> Result<()> {
 }
 
 /// `u`; a pipeline with an unknown stage fails the whole command, as in MongoDB.
-pub fn modification(value: ValueRef<'_>) -> Result<ValueRef<'_>> {
+pub(crate) fn modification(value: ValueRef<'_>) -> Result<ValueRef<'_>> {
     if let ValueRef::Array(pipeline) = value {
         Stage::check_names(pipeline)?;
     }

@@ -2,7 +2,7 @@
 //! and `pipeline` give a view another definition, `validator`, `validationLevel` and `validationAction` change what a
 //! collection says about its documents, `changeStreamPreAndPostImages` whether the history keeps what they were like before.
 
-use arbor_bson::{Code, Doc, DocBuf, ValueRef};
+use arbor_bson::{Array, Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::arguments::Field;
 use arbor_store::{EngineChange, Namespace, Switched, ViewDefinition};
 
@@ -14,7 +14,7 @@ use crate::cmd::shared::{clustered, coll_mod_index, images};
 use crate::watcher::Watcher;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     if let Some(buckets) = call.database().store.buckets_of(&namespace) {
         return crate::cmd::shared::time_series::coll_mod(call, &namespace, &buckets);
@@ -28,7 +28,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         let field = call.field(name);
         match name {
             "cappedSize" => capped.push(("size", capped_size(field, value)?)),
-            "cappedMax" => capped.push(("max", field.integer(value)?)),
+            "cappedMax" => capped.push(("max", capped_max(field, value)?)),
             "storageEngine" => storage_engine = Some(field.document(value)?),
             "index" => index = Some(field.document(value)?),
             "dryRun" => dry_run = field.bool(value)?,
@@ -40,18 +40,37 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "expireAfterSeconds" => expiry = Some((field, value)),
             images::NAME => kept_images = Some((field, value)),
             "timeseries" => {
-                return Err(Error::not_supported(&format!("collMod with '{name}'")));
+                field.document(value)?;
+                let text = "option only supported on a time-series collection: timeseries";
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
             _ => return Err(field.unknown().into()),
         }
     }
     if call.database().store.collection(&namespace).is_none() {
+        if !capped.is_empty() && crate::cmd::shared::oplog::statistics(call, &namespace).is_some() {
+            return Err(Error::new(Code::INVALID_OPTIONS, "the oplog is resized by replSetResizeOplog"));
+        }
+        if !validation.is_empty() && namespace.is_system_views() {
+            let text = format!("Document validators not allowed on system collection {namespace}");
+            return Err(Error::new(Code::INVALID_OPTIONS, text));
+        }
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}")));
     }
     match index {
         Some(index) => coll_mod_index::run(call, &namespace, index, dry_run)?,
         None if dry_run => return Err(coll_mod_index::only_with_unique()),
         None => {}
+    }
+    let changes_nothing = index.is_none()
+        && storage_engine.is_none()
+        && expiry.is_none()
+        && kept_images.is_none()
+        && capped.is_empty()
+        && validation.is_empty();
+    if changes_nothing && let Some(collection) = call.database().store.collection(&namespace) {
+        // the history says that it was run
+        return Ok(call.database().store.set_options(&namespace, &collection.options)?);
     }
     if let Some((field, value)) = expiry {
         change_expiry(call, &namespace, field, value)?;
@@ -68,6 +87,14 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     match storage_engine {
         Some(storage_engine) => change_engine(call, &namespace, storage_engine),
         None => Ok(()),
+    }
+}
+
+/// COMPAT: MongoDB keeps it below 2^31.
+fn capped_max(field: Field<'_>, value: ValueRef<'_>) -> Result<i64> {
+    match field.integer(value)? {
+        max if max < 1 << 31 => Ok(max),
+        max => Err(field.out_of_bounds("< 2147483648", max).into()),
     }
 }
 
@@ -163,7 +190,8 @@ fn change_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
     let (view_on, pipeline) = match (view_on, pipeline) {
         (Some(view_on), Some(pipeline)) => (view_on, pipeline),
         (None, None) => return Ok(()),
-        _ => {
+        (Some(view_on), None) => (view_on, Array::empty()),
+        (None, Some(_)) => {
             let text = "Must specify both 'viewOn' and 'pipeline' when modifying a view";
             return Err(Error::new(Code::INVALID_OPTIONS, text));
         }

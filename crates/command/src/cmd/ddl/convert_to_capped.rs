@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::cmd::shared::capped;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["size"])?;
     let namespace = call.namespace()?;
     let size = call.required("size")?;

@@ -8,10 +8,10 @@ use crate::call::Call;
 use crate::cmd::shared::capped::{self, Capped};
 use crate::cmd::shared::cursor_reply::{collation, refuse_if_given};
 use crate::cmd::shared::validation::Validation;
-use crate::cmd::shared::{clustered, images, time_series};
+use crate::cmd::shared::{clustered, id_index, images, time_series};
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     if call.body.get("viewOn").is_some() {
         return create_view(call, namespace);
@@ -21,6 +21,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let (mut options, mut validation) = (DocBuf::new(), Validation::default());
     let mut capped = Capped::default();
+    let (mut clustered_index, mut id_index) = (None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -31,7 +32,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 refuse_in_transaction(call, "time-series collection", &namespace)?;
                 return time_series::create(call, &namespace, field.document(value)?);
             }
-            "clusteredIndex" => drop(options.append(name, &clustered::read(&namespace, field, value)?)),
+            "clusteredIndex" => clustered_index = Some((field, value)),
             "pipeline" => {
                 let text = "'pipeline' requires 'viewOn' to also be specified";
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
@@ -54,12 +55,25 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
             "flags" => drop(field.integer(value)?),
             "autoIndexId" | "temp" => drop(field.bool(value)?),
-            "idIndex" => drop(field.document(value)?),
+            "idIndex" => id_index = Some(field.document(value)?),
             "writeConcern" => {}
             _ => return Err(field.unknown().into()),
         }
     }
-    check_together(call, &options, &capped)?;
+    if let Some((field, value)) = clustered_index {
+        if capped.capped {
+            let text = "A capped collection cannot be created with a clusteredIndex";
+            return Err(Error::new(Code(6_049_200), text));
+        }
+        if capped.max.is_some() {
+            return Err(Error::new(Code(6_049_204), "The 'max' option is not supported on a clustered collection"));
+        }
+        options.append("clusteredIndex", &clustered::read(&namespace, field, value)?);
+    }
+    if let Some(spec) = id_index {
+        id_index::check(spec, options.get("collation"))?;
+    }
+    check_together(call, &options)?;
     capped.append_to(&mut options)?;
     validation.check(&namespace)?;
     validation.append_to(&mut options);
@@ -68,6 +82,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         None => call.database().store.create_collection(&namespace, &options),
     };
     match created {
+        Ok(Created::Before) if call.scope().transaction().is_some() => {
+            Err(arbor_store::Error::NamespaceExists(namespace).into())
+        }
         Ok(Created::Now | Created::Before) => Ok(()),
         Err(arbor_store::Error::NamespaceIsView(_)) => {
             let text = format!("Cannot create collection {namespace} - view already exists.");
@@ -78,16 +95,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Checks options that require, or exclude, a clustered collection.
-fn check_together(call: &Call<'_>, options: &DocBuf, capped: &Capped) -> Result<()> {
+fn check_together(call: &Call<'_>, options: &DocBuf) -> Result<()> {
     let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
     let clustered = options.get("clusteredIndex").is_some();
     if options.get("expireAfterSeconds").is_some() && !clustered {
         return invalid(
             "'expireAfterSeconds' is only supported on time-series collections or when the clusteredIndex option is specified",
         );
-    }
-    if clustered && capped.capped {
-        return invalid("A capped collection cannot be created with a clusteredIndex");
     }
     if clustered && call.body.get("idIndex").is_some() {
         return invalid("The 'clusteredIndex' option is not supported with the 'idIndex' option");
@@ -119,9 +133,11 @@ fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
             "collation" => own_collation = collation(field, value)?.unwrap_or_default(),
             "writeConcern" => {}
             "capped" | "autoIndexId" | "temp" if !field.bool(value)? => {}
+            "clusteredIndex" => {
+                return Err(Error::new(Code(6_026_500), "The 'clusteredIndex' option is not supported with views"));
+            }
             "capped"
             | "timeseries"
-            | "clusteredIndex"
             | "validator"
             | "validationLevel"
             | "validationAction"
@@ -159,9 +175,12 @@ fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
 }
 
 /// The collection or view that a view reads.
-pub fn view_source(call: &Call<'_>, name: &str) -> Result<Namespace> {
+pub(crate) fn view_source(call: &Call<'_>, name: &str) -> Result<Namespace> {
     if name.is_empty() {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
+    }
+    if name.starts_with('$') {
+        return Err(crate::error_map::invalid_namespace(&format!("{}.{name}", call.db)));
     }
     Ok(Namespace::new(call.db, name)?)
 }

@@ -1,12 +1,14 @@
 //! `createIndexes`: concurrent with reads and writes.
 
 use arbor_bson::DocBuf;
+use arbor_store::{Error as StoreError, Namespace};
+use uuid::Uuid;
 
 use crate::call::Call;
 use crate::watcher::Watcher;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"])?;
     let namespace = call.namespace()?;
     let mut namespace = namespace;
@@ -21,7 +23,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Some(open) => open.create_indexes(&namespace, &specs)?,
         None => {
             let watcher = Watcher::of(call);
-            watcher.explained(call.database().store.build_indexes(&namespace, &specs, watcher.build_settings()))?
+            let built = call.database().store.build_indexes(&namespace, &specs, watcher.build_settings());
+            match built {
+                Err(error) if concerns_documents(&error) => return Err(build_failed(call, &namespace, error)),
+                built => watcher.explained(built)?,
+            }
         }
     };
     let reply = &mut call.reply;
@@ -31,4 +37,24 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         reply.append("note", "all indexes already exist");
     }
     Ok(())
+}
+
+/// Returns true if the documents of the collection, not the specifications, are in the way of the indexes.
+fn concerns_documents(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::DuplicateKey { .. }
+            | StoreError::CannotIndexParallelArrays { .. }
+            | StoreError::AmbiguousArrayField { .. }
+            | StoreError::HashedArray { .. }
+            | StoreError::Geo { .. }
+            | StoreError::TooManyKeys { .. }
+    )
+}
+
+/// COMPAT: the id of the build is made here: a build that failed has left nothing that could be found by it.
+fn build_failed(call: &Call<'_>, namespace: &Namespace, error: StoreError) -> Error {
+    let collection = call.database().store.collection(namespace).map(|collection| collection.uuid).unwrap_or_default();
+    Error::from(error)
+        .during(&format!("Index build failed: {}: Collection {namespace} ( {collection} )", Uuid::new_v4()))
 }

@@ -1,11 +1,13 @@
-//! `drop`: a collection or a view. One that is not there is no error, as in MongoDB 7.0.
+//! `drop`: a collection or a view. One that is not there is no error, as in MongoDB since 7.0.
 
 use crate::Result;
 use crate::call::Call;
+use crate::cmd::admin::profile;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["collectionUUID"])?;
     let namespace = call.namespace()?;
+    profile::check_may_drop(call, namespace.collection())?;
     if let Some(buckets) = call.database().store.buckets_of(&namespace)
         && call.database().store.drop_time_series(&namespace)?
     {

@@ -5,7 +5,7 @@ use arbor_bson::{Code, ValueRef};
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     if !matches!(call.field("dropDatabase").integer(call.target()), Ok(1))
         && !matches!(call.target(), ValueRef::Bool(true))

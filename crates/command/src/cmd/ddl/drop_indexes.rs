@@ -7,7 +7,7 @@ use arbor_store::IndexSelection;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["index"])?;
     let namespace = call.namespace()?;
     let value = call.body.get("index").ok_or_else(|| call.field("index").missing())?;

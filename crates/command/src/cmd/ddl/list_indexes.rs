@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::cmd::shared::cursor_reply::{answer_documents, cursor_option};
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let (mut batch_size, mut with) = (None, BuildsWith::Nothing);
     for (name, value) in call.own_fields() {

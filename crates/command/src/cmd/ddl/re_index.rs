@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::watcher::Watcher;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let namespace = call.namespace()?;
     let store = &call.database().store;

@@ -3,11 +3,12 @@
 use arbor_store::Namespace;
 
 use crate::call::Call;
+use crate::cmd::shared::collection_uuid;
 use crate::error_map::invalid_namespace;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
-    call.only(&["to", "dropTarget", "stayTemp"])?;
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["to", "dropTarget", "stayTemp", "collectionUUID"])?;
     let parse = |name: &str| Namespace::parse(name).map_err(|_| invalid_namespace(name));
     let from = parse(call.field("renameCollection").string(call.target())?)?;
     let to = call.body.get("to").ok_or_else(|| call.field("to").missing())?;
@@ -20,6 +21,12 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if from.is_buckets() || to.is_buckets() || call.database().store.buckets_of(&from).is_some() {
         let text = "Renaming a time-series collection is not supported";
         return Err(Error::new(arbor_bson::Code::ILLEGAL_OPERATION, text));
+    }
+    if let Some(value) = call.optional("stayTemp") {
+        call.field("stayTemp").strict_bool(value)?;
+    }
+    if let Some(value) = call.optional("collectionUUID") {
+        collection_uuid::check(call, &from, value)?;
     }
     match call.database().store.rename(&from, &to, drop_target) {
         Err(arbor_store::Error::NamespaceNotFound(_)) => {

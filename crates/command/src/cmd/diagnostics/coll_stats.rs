@@ -6,8 +6,9 @@ use arbor_store::{CappedBounds, Collection, Namespace};
 
 use crate::Result;
 use crate::call::Call;
+use crate::cmd::shared::numbers::fitting;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
     let mut scale = 1;
     for (name, value) in call.own_fields() {
@@ -33,16 +34,17 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-pub fn read_scale(field: arbor_protocol::arguments::Field<'_>, value: ValueRef<'_>) -> Result<u64> {
+pub(crate) fn read_scale(field: arbor_protocol::arguments::Field<'_>, value: ValueRef<'_>) -> Result<u64> {
     match field.integer(value)? {
-        scale @ 1.. => Ok(scale as u64),
+        // COMPAT: MongoDB keeps the scale as an int32
+        scale @ 1.. => Ok(scale.min(i64::from(i32::MAX)) as u64),
         scale => Err(field.out_of_bounds(">= 1", scale).into()),
     }
 }
 
 /// Statistics of one collection.
 #[derive(Default)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     /// Engine of the documents; empty for a collection that is not there.
     pub engine: String,
     /// Limits of a capped collection.
@@ -58,7 +60,7 @@ pub struct Statistics {
     pub unfinished: Vec<String>,
 }
 
-pub struct IndexStatistics {
+pub(crate) struct IndexStatistics {
     pub name: String,
     pub engine: String,
     pub disk: TreeStats,
@@ -66,13 +68,13 @@ pub struct IndexStatistics {
 
 impl Statistics {
     /// Errors: the collection's engine is not available.
-    pub fn of(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
+    pub(crate) fn of(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
         call.database().transactions.engine().check_tree(collection.tree).map_err(arbor_txn::Error::from)?;
         Statistics::reachable(call, collection)
     }
 
     /// For sums: what lives on an engine that is not available counts nothing on disk.
-    pub fn reachable(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
+    pub(crate) fn reachable(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
         let transactions = &call.database().transactions;
         let view = transactions.read()?;
         let mut statistics = Statistics {
@@ -99,7 +101,7 @@ impl Statistics {
         Ok(statistics)
     }
 
-    pub fn index_bytes(&self) -> u64 {
+    pub(crate) fn index_bytes(&self) -> u64 {
         self.indexes.iter().map(|index| index.disk.disk_bytes).sum()
     }
 }
@@ -120,7 +122,7 @@ fn tree(call: &Call<'_>, tree: arbor_base::TreeId) -> Result<TreeStats> {
 }
 
 /// Appends the statistics in the form of `collStats` and `$collStats`; zeros for a collection that does not exist.
-pub fn append_statistics(call: &mut Call<'_>, namespace: &Namespace, scale: u64) -> Result<()> {
+pub(crate) fn append_statistics(call: &mut Call<'_>, namespace: &Namespace, scale: u64) -> Result<()> {
     let collection = call.database().store.collection(namespace);
     let statistics = match &collection {
         Some(collection) => Statistics::of(call, collection)?,
@@ -133,18 +135,19 @@ pub fn append_statistics(call: &mut Call<'_>, namespace: &Namespace, scale: u64)
     Ok(())
 }
 
-pub fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: bool, scale: u64) -> DocBuf {
-    let scaled = |bytes: u64| (bytes / scale) as i64;
-    let mut doc = DocBuf::new().with("size", scaled(statistics.data_bytes)).with("count", statistics.documents as i64);
+pub(crate) fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: bool, scale: u64) -> DocBuf {
+    let scaled = |bytes: u64| fitting(bytes / scale);
+    let mut doc =
+        DocBuf::new().with("size", scaled(statistics.data_bytes)).with("count", fitting(statistics.documents));
     if let Some(average) = statistics.data_bytes.checked_div(statistics.documents) {
-        doc.append("avgObjSize", average as i64);
+        doc.append("avgObjSize", fitting(average));
     }
     doc.append("numOrphanDocs", 0i32);
     doc.append("storageSize", scaled(statistics.disk.disk_bytes));
     doc.append("freeStorageSize", scaled(statistics.disk.free_bytes));
     doc.append("capped", statistics.capped.is_some());
     if let Some(bounds) = statistics.capped {
-        doc.append("max", bounds.docs_max.map_or(0, |max| max as i64)).append("maxSize", scaled(bounds.bytes_max));
+        doc.append("max", fitting(bounds.docs_max.unwrap_or(0))).append("maxSize", scaled(bounds.bytes_max));
     }
     if statistics.clustered {
         doc.append("clustered", true);
@@ -156,7 +159,7 @@ pub fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: bool, sc
     let id_index = exists && !statistics.clustered;
     if id_index {
         // The tree of documents is the index on _id; its bytes are in storageSize.
-        sizes.append("_id_", 0i64);
+        sizes.append("_id_", 0i32);
         details.append("_id_", &DocBuf::new().with("storageEngine", &*statistics.engine));
     }
     for index in &statistics.indexes {
@@ -172,7 +175,7 @@ pub fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: bool, sc
     doc.append("indexSizes", &sizes);
     let usual = call.database().transactions.engine().name();
     let engine = if exists { statistics.engine.as_str() } else { usual };
-    doc.append("storageEngine", &DocBuf::new().with("name", engine)).append("scaleFactor", scale as i64);
+    doc.append("storageEngine", &DocBuf::new().with("name", engine)).append("scaleFactor", fitting(scale));
     doc
 }
 

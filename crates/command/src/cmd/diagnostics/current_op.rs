@@ -10,8 +10,8 @@ use arbor_session::OpenTransactionInfo;
 use crate::call::Call;
 use crate::{Commands, Result, session};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
-    let mut idle = false;
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
+    let (mut idle, mut own) = (false, false);
     let mut query = DocBuf::new();
     for (name, value) in call.own_fields() {
         match name {
@@ -20,13 +20,18 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => drop(query.append(name, value)),
         }
     }
-    for (name, value) in call.body.iter().skip(1).filter(|(name, _)| *name == "$all") {
-        idle = call.field(name).bool(value)?;
+    for (name, value) in call.body.iter().skip(1) {
+        match name {
+            "$all" => idle = call.field(name).bool(value)?,
+            "$ownOps" => own = call.field(name).bool(value)?,
+            _ => {}
+        }
     }
+    let user = own_user(call, own);
     let filter = Filter::parse(query.as_doc(), &Context::new(arbor_protocol::log::now_ms()))?;
     let mut listed = ArrayBuf::new();
-    let idle = Idle { connections: idle, cursors: false, sessions: true };
-    for operation in shown(call.server, idle) {
+    let idle = Idle { connections: idle, cursors: false, sessions: true, all_users: !own };
+    for operation in shown(call.server, idle, user) {
         if filter.matches(operation.as_doc())? {
             listed.push(&operation);
         }
@@ -36,8 +41,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// One document per operation; `$currentOp` answers the same.
-pub fn operations(server: &Commands, idle: bool) -> Vec<DocBuf> {
-    let mut operations = server.operations.list(&host(server), idle);
+fn operations(server: &Commands, idle: bool, user: Option<[u8; 32]>) -> Vec<DocBuf> {
+    let mut operations = server.operations.list_of(&host(server), idle, user);
     let open = server.sessions.open_transactions();
     for operation in operations.iter_mut().filter(|_| !open.is_empty()) {
         let lsid = match operation.get("lsid") {
@@ -84,28 +89,38 @@ fn idle_session(server: &Commands, open: &OpenTransactionInfo) -> DocBuf {
         .with("lockStats", &DocBuf::new())
 }
 
-fn host(server: &Commands) -> String {
+/// Returns host and port of this server, as replies show them.
+pub(crate) fn host(server: &Commands) -> String {
     format!("{}:{}", process::host_name(), server.options.port)
 }
 
 /// Options of `$currentOp` for showing more than running operations.
-pub struct Idle {
+pub(crate) struct Idle {
     connections: bool,
     cursors: bool,
     /// Sessions with an open transaction.
     sessions: bool,
+    /// Operations of all users.
+    pub all_users: bool,
+}
+
+/// Returns the user whose operations alone are shown; None: those of all. Without access control users are not
+/// distinguished.
+pub(crate) fn own_user(call: &Call<'_>, own: bool) -> Option<[u8; 32]> {
+    (own && call.server.accounts.enabled).then(|| call.server.session_user(call.connection))
 }
 
 /// Reads the options of the `$currentOp` stage.
-pub fn idle_options(options: Doc<'_>) -> Result<Idle> {
-    let mut idle = Idle { connections: false, cursors: false, sessions: true };
+pub(crate) fn idle_options(options: Doc<'_>) -> Result<Idle> {
+    let mut idle = Idle { connections: false, cursors: false, sessions: true, all_users: false };
     for (name, value) in options {
         let field = arbor_protocol::arguments::Field::new("$currentOp", name);
         match name {
             "idleConnections" => idle.connections = field.strict_bool(value)?,
             "idleCursors" => idle.cursors = field.strict_bool(value)?,
             "idleSessions" => idle.sessions = field.strict_bool(value)?,
-            "allUsers" | "localOps" | "truncateOps" | "backtrace" | "targetAllNodes" => {
+            "allUsers" => idle.all_users = field.strict_bool(value)?,
+            "localOps" | "truncateOps" | "backtrace" | "targetAllNodes" => {
                 field.strict_bool(value)?;
             }
             _ => return Err(field.unknown().into()),
@@ -115,14 +130,20 @@ pub fn idle_options(options: Doc<'_>) -> Result<Idle> {
 }
 
 /// The documents of `$currentOp`.
-pub fn shown(server: &Commands, idle: Idle) -> Vec<DocBuf> {
-    let mut all = operations(server, idle.connections);
+pub(crate) fn shown(server: &Commands, idle: Idle, user: Option<[u8; 32]>) -> Vec<DocBuf> {
+    let mut all = operations(server, idle.connections, user);
     if idle.sessions {
         let open = server.sessions.open_transactions();
-        all.extend(open.iter().filter(|open| !open.active).map(|open| idle_session(server, open)));
+        let own = open.iter().filter(|open| user.is_none_or(|user| open.session.user == user));
+        all.extend(own.filter(|open| !open.active).map(|open| idle_session(server, open)));
     }
     if idle.cursors {
-        let cursors = server.database.cursors.list().into_iter().filter(|cursor| !cursor.in_use);
+        let cursors = server
+            .database
+            .cursors
+            .list()
+            .into_iter()
+            .filter(|cursor| !cursor.in_use && (user.is_none() || cursor.user == user));
         all.extend(cursors.map(|cursor| idle_cursor(server, &cursor)));
     }
     all

@@ -10,18 +10,24 @@ use arbor_txn::View;
 use md5::{Digest, Md5};
 
 use crate::call::Call;
+use crate::cmd::diagnostics::current_op;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let begun = Instant::now();
     let mut requested: Option<Vec<String>> = None;
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "collections" => {
-                let names = field.array(value)?.iter().map(|name| field.string(name).map(str::to_owned));
-                requested =
-                    Some(names.collect::<arbor_protocol::Result<_>>()?).filter(|names: &Vec<String>| !names.is_empty());
+                // COMPAT: what is no array names nothing
+                let ValueRef::Array(names) = value else { continue };
+                let named = |name| match name {
+                    ValueRef::String(name) => Ok(str::to_owned(name)),
+                    _ => Err(Error::bad_value("collections entries have to be strings")),
+                };
+                let names = names.iter().map(named).collect::<Result<Vec<String>>>()?;
+                requested = Some(names).filter(|names| !names.is_empty());
             }
             _ => call.unknown(field)?,
         }
@@ -35,17 +41,21 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let mut listed = call.database().store.list_collections(call.db);
     listed.retain(is_requested);
     let view = call.database().transactions.read()?;
-    let (mut hashes, mut uuids, mut whole) = (DocBuf::new(), DocBuf::new(), Md5::new());
+    let (mut hashes, mut uuids, mut capped, mut whole) = (DocBuf::new(), DocBuf::new(), ArrayBuf::new(), Md5::new());
     for collection in &listed {
         let hash = hash_of(call, &view, collection)?;
         let name = collection.namespace.collection();
         whole.update(name);
         whole.update(&hash);
+        if collection.capped().is_some() {
+            capped.push(name);
+        }
         hashes.append(name, &*hash);
         uuids.append(name, ValueRef::Binary { subtype: 4, bytes: collection.uuid.as_bytes() });
     }
     let reply = &mut call.reply;
-    reply.append("collections", &hashes).append("capped", &ArrayBuf::new()).append("uuids", &uuids);
+    reply.append("host", &current_op::host(call.server));
+    reply.append("collections", &hashes).append("capped", &capped).append("uuids", &uuids);
     reply.append("md5", &*text_of(whole)).append("timeMillis", begun.elapsed().as_millis() as i64);
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::call::Call;
 use crate::cmd::diagnostics::coll_stats::{Statistics, read_scale};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let mut scale = 1;
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -56,7 +56,7 @@ fn sums(call: &Call<'_>, db: &str) -> Result<Sums> {
 }
 
 /// Bytes that a database's trees take on disk.
-pub fn disk_bytes(call: &Call<'_>, db: &str) -> Result<u64> {
+pub(crate) fn disk_bytes(call: &Call<'_>, db: &str) -> Result<u64> {
     let sums = sums(call, db)?;
     Ok(sums.storage_bytes + sums.index_bytes)
 }

@@ -5,7 +5,7 @@ use arbor_bson::ArrayBuf;
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let argv: ArrayBuf = call.server.options.argv.iter().map(String::as_str).collect();
     call.reply.append("argv", &argv).append("parsed", &call.server.options.parsed);

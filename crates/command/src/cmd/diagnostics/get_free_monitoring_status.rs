@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.reply.append("state", "disabled").append("message", "Free monitoring is disabled.");
     Ok(())
 }

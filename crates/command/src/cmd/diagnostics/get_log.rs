@@ -5,7 +5,7 @@ use arbor_bson::ArrayBuf;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let log = &call.server.log;
     let lines = match call.field("getLog").string(call.target())? {

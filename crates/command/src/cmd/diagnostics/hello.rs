@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use arbor_auth::UserName;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::arguments::Field;
 use arbor_protocol::log::{events, now_ms};
@@ -13,10 +14,10 @@ use crate::call::Call;
 use crate::session::TIMEOUT;
 use crate::{Error, Result};
 
-pub const DOCUMENT_BYTES_MAX: i32 = 16 * 1024 * 1024;
+pub(crate) const DOCUMENT_BYTES_MAX: i32 = 16 * 1024 * 1024;
 
 /// Wire version of MongoDB 8.0, from which on drivers send `bulkWrite` and the `sort` of an update; the lowest is 0, for the
-/// legacy opcodes. COMPAT: versions, `buildInfo` and the feature compatibility version stay at 7.0.
+/// legacy opcodes.
 const WIRE_VERSION_MAX: i32 = 25;
 
 const VERSION: &str = "topologyVersion";
@@ -26,17 +27,18 @@ const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 const CLIENT_BYTES_MAX: usize = 512;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     answer(call, "isWritablePrimary")
 }
 
-pub fn run_legacy(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run_legacy(call: &mut Call<'_>) -> Result<()> {
     answer(call, "ismaster")
 }
 
 fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     let (mut hello_ok, mut compressors) = (false, None);
     let (mut known, mut wait_ms) = (None, None);
+    let (mut asked, mut speculative) = (None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -45,19 +47,21 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
             "compression" => compressors = Some(agreed(field, value)?),
             "topologyVersion" => known = Some(topology_version(field.document(value)?)?),
             "maxAwaitTimeMS" => wait_ms = Some(wait_time(field.integer(value)?)?),
-            // What drivers ask for and a server without access control does not answer.
-            "saslSupportedMechs"
-            | "speculativeAuthenticate"
-            | "loadBalanced"
-            | "hostInfo"
-            | "internalClient"
-            | "backpressure" => {}
+            "saslSupportedMechs" => asked = Some(user_name(value)?),
+            "speculativeAuthenticate" => speculative = Some(field.document(value)?),
+            // drivers send these, and this server has no use for them
+            "loadBalanced" | "hostInfo" | "internalClient" | "backpressure" => {}
             _ => call.unknown(field)?,
         }
     }
     if waits(call, known, wait_ms)? {
         return Ok(());
     }
+    let mechanisms = asked.map(|user| call.server.mechanisms_of(&user)).transpose()?;
+    let speculated = match speculative {
+        Some(doc) => call.server.speculate(call.connection, doc)?,
+        None => None,
+    };
     let reply = &mut call.reply;
     if hello_ok {
         reply.append("helloOk", true);
@@ -66,6 +70,9 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     match &call.server.replication {
         Some(replication) => replication.append_hello(primary, call.server.progress(replication), reply),
         None => drop(reply.append(primary, true)),
+    }
+    if call.server.router.is_some() {
+        reply.append("msg", "isdbgrid");
     }
     reply.append("maxBsonObjectSize", DOCUMENT_BYTES_MAX);
     reply.append("maxMessageSizeBytes", arbor_wire::MESSAGE_BYTES_MAX as i32);
@@ -76,6 +83,13 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     reply.append("minWireVersion", 0i32).append("maxWireVersion", WIRE_VERSION_MAX).append("readOnly", false);
     if let Some(compressors) = compressors.filter(|agreed| !agreed.is_empty()) {
         reply.append("compression", &compressors);
+    }
+    if let Some(mechanisms) = mechanisms {
+        call.server.accounts.attempts.mechanisms_asked();
+        reply.append("saslSupportedMechs", &mechanisms.into_iter().collect::<ArrayBuf>());
+    }
+    if let Some(speculated) = speculated {
+        reply.append("speculativeAuthenticate", &speculated);
     }
     Ok(())
 }
@@ -114,6 +128,18 @@ fn waits(call: &mut Call<'_>, known: Option<TopologyVersion>, wait: Option<Durat
     Ok(now < until)
 }
 
+/// Reads `db.user`, or `{user, db}`.
+fn user_name(value: ValueRef<'_>) -> Result<UserName> {
+    let text = match value {
+        ValueRef::String(text) => text,
+        value => return Ok(UserName::read(value, "")?),
+    };
+    match text.split_once('.') {
+        Some((db, user)) => Ok(UserName::new(user, db)),
+        None => Err(Error::bad_value("UserName must contain a '.' separated database.user pair")),
+    }
+}
+
 fn topology_version(doc: Doc<'_>) -> Result<TopologyVersion> {
     let field = |name| Field::new("topologyVersion", name);
     let process = match doc.get("processId") {
@@ -136,17 +162,17 @@ fn wait_time(ms: i64) -> Result<Duration> {
 }
 
 /// Returns true if the command is a `hello`.
-pub fn is_one(command: Doc<'_>) -> bool {
+pub(crate) fn is_one(command: Doc<'_>) -> bool {
     matches!(command.first(), Some(("hello" | "isMaster" | "ismaster", _)))
 }
 
 /// Returns true if the command is a `hello` that waits for a topology change.
-pub fn is_awaited(command: Doc<'_>) -> bool {
+pub(crate) fn is_awaited(command: Doc<'_>) -> bool {
     is_one(command) && command.get(VERSION).is_some()
 }
 
 /// The command that the client would send next, had it read the reply: with what it knows then.
-pub fn next(command: Doc<'_>, reply: Doc<'_>) -> DocBuf {
+pub(crate) fn next(command: Doc<'_>, reply: Doc<'_>) -> DocBuf {
     match reply.get(VERSION) {
         Some(version) if is_one(command) => {
             command.iter().map(|(name, value)| (name, if name == VERSION { version } else { value })).collect()
@@ -185,17 +211,18 @@ fn describe_client(call: &mut Call<'_>, client: Doc<'_>) -> Result<()> {
     call.connection.described = true;
     if !call.server.log.is_quiet() {
         let attributes = arbor_bson::DocBuf::new()
-            .with("remote", &call.connection.peer.remote.to_string())
+            .with("remote", &call.connection.peer.client())
             .with("client", &call.connection.name)
             .with("doc", client);
         call.server.log.info(events::CLIENT_METADATA, &call.connection.name, attributes);
     }
+    call.server.audit(call.connection, "clientMetadata", Code(0), || DocBuf::new().with("clientMetadata", client));
     call.connection.slot.set_client(app_name, client.to_buf());
     Ok(())
 }
 
 /// `application.name` in what a client says of itself.
-pub fn app_name(client: Doc<'_>) -> Option<&str> {
+pub(crate) fn app_name(client: Doc<'_>) -> Option<&str> {
     let Some(ValueRef::Document(application)) = client.get("application") else { return None };
     match application.get("name") {
         Some(ValueRef::String(name)) => Some(name),

@@ -5,7 +5,7 @@ use arbor_protocol::process;
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     process::host_info(&mut call.reply);
     Ok(())

@@ -5,7 +5,7 @@ use arbor_bson::DocBuf;
 use crate::call::Call;
 use crate::{Result, registry};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let mut commands = DocBuf::new();
     for info in registry::commands() {

@@ -3,6 +3,6 @@
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])
 }

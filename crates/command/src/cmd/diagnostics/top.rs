@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     call.reply.append("totals", &call.server.usages.totals());
     Ok(())

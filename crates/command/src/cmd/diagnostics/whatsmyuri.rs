@@ -3,8 +3,8 @@
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    call.reply.append("you", &call.connection.peer.remote.to_string());
+    call.reply.append("you", &call.connection.peer.client());
     Ok(())
 }

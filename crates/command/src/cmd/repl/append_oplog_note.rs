@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::replication::note_noop;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["data"])?;
     let Some(replication) = &call.server.replication else {
         let text = "Must have replication set up to run \"appendOplogNote\"";

@@ -15,7 +15,7 @@ use crate::{Error, Result, registry};
 /// `applyOps` inside `applyOps`.
 const DEPTH_MAX: usize = 10;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["allowAtomic", "alwaysUpsert", "preCondition", "oplogApplicationMode"])?;
     if call.body.get("preCondition").is_some() {
         return Err(Error::not_supported("applyOps with preCondition"));
@@ -129,7 +129,7 @@ fn command(call: &mut Call<'_>, db: &str, o: Doc<'_>, depth: usize) -> Result<()
 fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
     let name = body.as_doc().first().map_or("", |(name, _)| name);
     let unknown = || Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
-    let (info, run) = registry::find(name).ok_or_else(unknown)?;
+    let (info, run, _) = registry::find(name).ok_or_else(unknown)?;
     let mut part = Call {
         server: call.server,
         connection: &mut *call.connection,
@@ -140,6 +140,7 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         generic: call.generic,
         session: None,
         statements: None,
+        is_of_old_client: call.is_of_old_client,
         interrupt: call.interrupt.clone(),
         last_commit: call.last_commit,
         view: None,

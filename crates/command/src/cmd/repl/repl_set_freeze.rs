@@ -8,7 +8,7 @@ use arbor_repl::{Role, not_yet_initialized};
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let replication = call.replication()?;
     let seconds = call.field("replSetFreeze").unsigned(call.target())?;
@@ -18,7 +18,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             let text = "cannot freeze node when primary or running for election. state: Primary";
             return Err(Error::new(Code::NOT_SECONDARY, text));
         }
-        Role::Removed => {}
+        Role::Removed | Role::Startup2 => {}
+        Role::Secondary if call.server.several.handle().is_some() => {
+            call.server.several.handle().iter().for_each(|handle| handle.freeze(Duration::from_secs(seconds)));
+            if seconds == 0 {
+                call.reply.append("info", "unfreezing");
+            }
+        }
         Role::Secondary if seconds == 0 => {
             call.reply.append("info", "unfreezing");
             call.server.become_primary(replication);

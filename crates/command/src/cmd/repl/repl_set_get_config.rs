@@ -5,7 +5,7 @@ use arbor_repl::not_yet_initialized;
 use crate::Result;
 use crate::call::Call;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let mut wants_commitment = false;
     for (name, value) in call.own_fields() {
         let field = call.field(name);

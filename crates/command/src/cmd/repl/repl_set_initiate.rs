@@ -5,7 +5,7 @@ use arbor_bson::{Code, DocBuf, ValueRef};
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let Some(replication) = &call.server.replication else {
         let text = "This node was not started with replication enabled.";
         return Err(Error::new(Code::NO_REPLICATION_ENABLED, text));
@@ -14,7 +14,12 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         ValueRef::Document(doc) if !doc.is_empty() => Some(doc),
         _ => None,
     };
-    replication.initiate(given)?;
+    let config = replication.first_config(given)?;
+    if config.members.len() > 1 {
+        return call.server.initiate_several(replication, &config);
+    }
+    replication.initiate(config)?;
+    call.server.begin_alone(replication)?;
     call.server.configuration_changed(replication, &DocBuf::new().with("msg", "initiating set"));
     if given.is_none() {
         call.reply.append("info2", "no configuration specified. Using a default configuration for the set");

@@ -10,7 +10,7 @@ use arbor_repl::{Role, not_yet_initialized};
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn maintenance(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn maintenance(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     if call.replication()?.is_primary() {
         return Err(Error::new(Code::NOT_SECONDARY, "primaries can't modify maintenance mode"));
@@ -18,13 +18,17 @@ pub fn maintenance(call: &mut Call<'_>) -> Result<()> {
     Err(Error::not_supported("maintenance mode of the only member"))
 }
 
-pub fn sync_from(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn sync_from(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let replication = call.replication()?;
     let host = call.field("replSetSyncFrom").string(call.target())?;
     match replication.state().role {
         Role::Startup => Err(not_yet_initialized().into()),
         Role::Primary => Err(Error::new(Code::NOT_SECONDARY, "primaries don't sync")),
+        // Members copy from the primary.
+        _ if replication.state().config.is_some_and(|config| config.members.iter().any(|own| own.host == host)) => {
+            Ok(())
+        }
         _ => Err(no_member(host)),
     }
 }
@@ -34,21 +38,25 @@ fn no_member(host: &str) -> Error {
 }
 
 /// Makes a member that stepped down primary again before the stepdown period ends.
-pub fn step_up(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn step_up(call: &mut Call<'_>) -> Result<()> {
     call.only(&["skipDryRun"])?;
     let replication = call.replication()?;
     match replication.state().role {
         Role::Startup => Err(not_yet_initialized().into()),
+        Role::Secondary if call.server.several.handle().is_some() => {
+            Err(Error::new(Code::COMMAND_FAILED, "Election failed: have the primary step down"))
+        }
         Role::Secondary => {
             call.server.become_primary(replication);
             Ok(())
         }
         Role::Primary => Ok(()),
+        Role::Startup2 => Err(Error::new(Code::NODE_NOT_ELECTABLE, "Not standing for election; this node copies data")),
         Role::Removed => Err(Error::new(Code::NODE_NOT_ELECTABLE, "Not standing for election; this node is removed")),
     }
 }
 
-pub fn abort_catch_up(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn abort_catch_up(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     match call.replication()?.state().role {
         Role::Startup => Err(not_yet_initialized().into()),
@@ -58,14 +66,14 @@ pub fn abort_catch_up(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Nothing is ever rolled back in a set of one.
-pub fn rollback_id(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn rollback_id(call: &mut Call<'_>) -> Result<()> {
     call.replication()?;
     call.reply.append("rbid", 1i32);
     Ok(())
 }
 
 /// Checks that a member is reachable.
-pub fn test_egress(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn test_egress(call: &mut Call<'_>) -> Result<()> {
     let (mut target, mut seconds) = (None, 5);
     for (name, value) in call.own_fields() {
         let field = call.field(name);

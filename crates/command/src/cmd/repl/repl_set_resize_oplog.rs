@@ -11,7 +11,7 @@ use crate::{Error, Result};
 const SIZE_MIN: f64 = 990.0;
 const SIZE_MAX: f64 = (1u64 << 30) as f64;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let mut size = OplogSize::default();
     for (name, value) in call.own_fields() {
         let field = call.field(name);

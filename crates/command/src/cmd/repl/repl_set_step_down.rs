@@ -1,17 +1,17 @@
-//! `replSetStepDown`: the primary steps down. The only member of a set has no successor: the command requires `force`, and the
+//! `replSetStepDown`: the primary hands over to a member that has caught up. The only member of a set has no successor: the command requires `force`, and the
 //! member becomes primary again when the period expires.
 
 use std::time::Duration;
 
 use arbor_bson::Code;
-use arbor_protocol::log::{iso8601, now_ms};
 
 use crate::call::Call;
+use crate::replication::no_successor;
 use crate::{Error, Result};
 
 const CATCH_UP_SECONDS: i64 = 10;
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let (mut force, mut catch_up) = (false, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -26,14 +26,15 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if !replication.is_primary() {
         return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary so can't step down"));
     }
-    check(seconds, catch_up.unwrap_or(if force { 0 } else { CATCH_UP_SECONDS }))?;
+    let catch_up = catch_up.unwrap_or(if force { 0 } else { CATCH_UP_SECONDS });
+    check(seconds, catch_up)?;
+    if let Some(handle) = call.server.several.handle() {
+        let (frozen, wait) =
+            (Duration::from_secs(seconds.unsigned_abs()), Duration::from_secs(catch_up.unsigned_abs()));
+        return call.server.step_down_several(handle, frozen, wait, force);
+    }
     if !force {
-        let text = format!(
-            "No electable secondaries caught up as of {}. Please use the replSetStepDown command with the argument \
-             {{force: true}} to force node to step down.",
-            iso8601(now_ms())
-        );
-        return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, text));
+        return Err(no_successor());
     }
     call.server.step_down(replication, Duration::from_secs(seconds.unsigned_abs()));
     Ok(())

@@ -7,7 +7,7 @@ use arbor_repl::Replication;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn get(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn get(call: &mut Call<'_>) -> Result<()> {
     call.only(&["inMemory"])?;
     let replication = member(call)?;
     let defaults = replication.defaults();
@@ -22,7 +22,7 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-pub fn set(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn set(call: &mut Call<'_>) -> Result<()> {
     let (mut read, mut write) = (None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);

@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::session::InSession;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {

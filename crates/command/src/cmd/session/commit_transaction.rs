@@ -6,15 +6,15 @@ use arbor_bson::Code;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn commit(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn commit(call: &mut Call<'_>) -> Result<()> {
     end(call, "transaction committed")
 }
 
-pub fn abort(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn abort(call: &mut Call<'_>) -> Result<()> {
     end(call, "transaction aborted")
 }
 
-pub fn roll_back(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn roll_back(call: &mut Call<'_>) -> Result<()> {
     if call.connection.bound.is_none() {
         return Err(not_inside(call));
     }
@@ -26,6 +26,7 @@ fn end(call: &mut Call<'_>, bound_answer: &str) -> Result<()> {
         call.reply.append("status", bound_answer);
         return Ok(());
     }
+    call.only(&["recoveryToken"])?;
     if call.session.is_none() {
         return Err(not_inside(call));
     }
@@ -33,7 +34,7 @@ fn end(call: &mut Call<'_>, bound_answer: &str) -> Result<()> {
         let text = format!("{} may only be run against the admin database.", call.info.name);
         return Err(Error::new(Code::UNAUTHORIZED, text));
     }
-    call.only(&["recoveryToken"])
+    Ok(())
 }
 
 fn not_inside(call: &Call<'_>) -> Error {

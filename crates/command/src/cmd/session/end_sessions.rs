@@ -1,12 +1,14 @@
 //! `endSessions`: closes what the sessions left open.
 
+use arbor_bson::ArrayBuf;
+use arbor_protocol::arguments::is_present;
 use arbor_protocol::request;
 
 use crate::Result;
 use crate::call::Call;
 use crate::session::{self, SessionId};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     for session in session_ids(call)? {
         call.server.sessions.end(session);
@@ -19,7 +21,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// The array of `{ id: UUID }` behind the command's name.
-pub fn session_ids(call: &Call<'_>) -> Result<Vec<SessionId>> {
-    let sessions = call.field(call.info.name).documents(call.target())?;
-    Ok(sessions.into_iter().map(request::lsid).collect::<arbor_protocol::Result<_>>()?)
+pub(crate) fn session_ids(call: &Call<'_>) -> Result<Vec<SessionId>> {
+    let given: ArrayBuf =
+        call.field(call.info.name).array(call.target())?.iter().filter(|value| is_present(*value)).collect();
+    let sessions = call.field(call.info.name).documents((&given).into())?;
+    sessions.into_iter().map(|doc| call.server.session_of(call.connection, request::lsid(doc)?)).collect()
 }

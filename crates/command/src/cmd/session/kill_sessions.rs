@@ -1,7 +1,8 @@
 //! `killSessions`, `killAllSessions` and `killAllSessionsByPattern`: end sessions together with what runs in them.
 
-use arbor_bson::{Doc, ValueRef};
-use arbor_protocol::arguments::Field;
+use arbor_auth::{Action, Target, UserName};
+use arbor_bson::{ArrayBuf, Doc, ValueRef};
+use arbor_protocol::arguments::{Field, is_present, present};
 use arbor_protocol::request::{self, NO_USER};
 
 use crate::call::Call;
@@ -10,29 +11,36 @@ use crate::session::{self, CONNECTION, SessionId};
 use crate::{Error, Result};
 
 /// Without ids: all.
-pub fn run(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let named = session_ids(call)?;
     match named.is_empty() {
-        true => kill_chosen(call, |_| true),
+        true => {
+            let own = call.server.session_user(call.connection);
+            let any = call.server.permits(call.connection, Target::Cluster, Action::KillAnySession);
+            kill_chosen(call, |session| any || session.user == own);
+        }
         false => named.into_iter().for_each(|session| kill(call, session)),
     }
     Ok(())
 }
 
 /// `[{ user, db }]`; without users: all.
-pub fn run_all(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run_all(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    let users = call.field(call.info.name).documents(call.target())?;
-    let named = users.iter().map(|doc| is_unnamed("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
-    if named.is_empty() || named.contains(&true) {
-        kill_chosen(call, |session| named.is_empty() || session.user == NO_USER);
+    if !is_present(call.target()) {
+        return Err(call.field(call.info.name).missing().into());
     }
+    let given: ArrayBuf =
+        call.field(call.info.name).array(call.target())?.iter().filter(|value| is_present(*value)).collect();
+    let users = call.field(call.info.name).documents((&given).into())?;
+    let named = users.iter().map(|doc| owner("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
+    kill_chosen(call, |session| named.is_empty() || named.contains(&session.user));
     Ok(())
 }
 
 /// `[{ lsid } | { uid } | { users, roles }]`; without patterns: all.
-pub fn run_by_pattern(call: &mut Call<'_>) -> Result<()> {
+pub(crate) fn run_by_pattern(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let patterns = call.field(call.info.name).documents(call.target())?;
     let patterns = patterns.into_iter().map(Pattern::parse).collect::<Result<Vec<_>>>()?;
@@ -40,10 +48,11 @@ pub fn run_by_pattern(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Which sessions are meant. There are no users yet, so those of a user are none.
+/// Which sessions are meant.
 enum Pattern {
     Session(SessionId),
     User([u8; 32]),
+    Users(Vec<[u8; 32]>),
     Nothing,
 }
 
@@ -59,7 +68,11 @@ impl Pattern {
                     pattern = Pattern::User(bytes.try_into().map_err(|_| wrong())?);
                 }
                 ("uid", other) => return Err(field.wrong_type(other, "binData").into()),
-                ("users" | "roles", value) => drop(field.documents(value)?),
+                ("users", value) => {
+                    let users = field.documents(value)?.into_iter().map(|doc| owner("killAllSessionsByPattern", doc));
+                    pattern = Pattern::Users(users.collect::<Result<_>>()?);
+                }
+                ("roles", value) => drop(field.documents(value)?),
                 _ => return Err(field.unknown().into()),
             }
         }
@@ -70,15 +83,16 @@ impl Pattern {
         match self {
             Pattern::Session(own) => *own == session,
             Pattern::User(user) => *user == session.user,
+            Pattern::Users(users) => users.contains(&session.user),
             Pattern::Nothing => false,
         }
     }
 }
 
-/// `{ user, db }` of a user without name.
-fn is_unnamed(command: &str, doc: Doc<'_>) -> Result<bool> {
+/// Returns the owner of the sessions of `{ user, db }`; empty names are those of no user.
+fn owner(command: &str, doc: Doc<'_>) -> Result<[u8; 32]> {
     let (mut user, mut db) = (None, None);
-    for (name, value) in doc {
+    for (name, value) in present(doc) {
         let field = Field::new(command, name);
         match name {
             "user" => user = Some(field.string(value)?),
@@ -88,7 +102,7 @@ fn is_unnamed(command: &str, doc: Doc<'_>) -> Result<bool> {
     }
     let user = user.ok_or_else(|| Field::new(command, "user").missing())?;
     let db = db.ok_or_else(|| Field::new(command, "db").missing())?;
-    Ok(user.is_empty() && db.is_empty())
+    Ok(if user.is_empty() && db.is_empty() { NO_USER } else { UserName::new(user, db).digest() })
 }
 
 fn kill_chosen(call: &Call<'_>, chosen: impl Fn(SessionId) -> bool) {

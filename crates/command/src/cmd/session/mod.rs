@@ -1,9 +1,9 @@
 //! Logical sessions and transactions.
 
-pub mod begin_transaction;
-pub mod commit_transaction;
-pub mod end_sessions;
-pub mod kill_sessions;
-pub mod refresh_sessions;
-pub mod show_live_transactions;
-pub mod start_session;
+pub(crate) mod begin_transaction;
+pub(crate) mod commit_transaction;
+pub(crate) mod end_sessions;
+pub(crate) mod kill_sessions;
+pub(crate) mod refresh_sessions;
+pub(crate) mod show_live_transactions;
+pub(crate) mod start_session;

@@ -11,7 +11,7 @@ const SIZE_MAX: i64 = 1 << 50;
 const SIZE_UNIT: i64 = 256;
 
 #[derive(Default)]
-pub struct Capped {
+pub(crate) struct Capped {
     pub capped: bool,
     pub size: Option<i64>,
     pub max: Option<i64>,
@@ -19,7 +19,7 @@ pub struct Capped {
 
 impl Capped {
     /// As `listCollections` shows them.
-    pub fn append_to(&self, options: &mut DocBuf) -> Result<()> {
+    pub(crate) fn append_to(&self, options: &mut DocBuf) -> Result<()> {
         if !self.capped {
             if self.size.is_some() || self.max.is_some() {
                 let text = "the 'capped' field needs to be true when either the 'size' or 'max' fields are present";
@@ -38,7 +38,7 @@ impl Capped {
 }
 
 /// A size in bytes, rounded up.
-pub fn size(field: Field<'_>, value: ValueRef<'_>) -> Result<i64> {
+pub(crate) fn size(field: Field<'_>, value: ValueRef<'_>) -> Result<i64> {
     let size = field.integer(value)?;
     if !(1..=SIZE_MAX).contains(&size) {
         let bound = if size < 1 { ">= 1" } else { "<= 1125899906842624" };

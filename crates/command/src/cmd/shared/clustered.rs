@@ -7,8 +7,9 @@ use arbor_store::Namespace;
 use crate::{Error, Result};
 
 /// Reads `clusteredIndex`; answers it as `listCollections` shows it.
-pub fn read(namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<DocBuf> {
-    if let ValueRef::Bool(_) = value {
+pub(crate) fn read(namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<DocBuf> {
+    // COMPAT: a number is the old format as well
+    if field.bool(value).is_ok() {
         let text = format!(
             "The 'clusteredIndex' legacy format {{clusteredIndex: <bool>}} is only supported for specific internal \
              collections and not {namespace}"
@@ -50,7 +51,7 @@ fn is_by_id(key: Doc<'_>) -> bool {
 }
 
 /// Seconds after which a clustered collection or a time series forgets.
-pub fn seconds(field: Field<'_>, value: ValueRef<'_>) -> Result<i64> {
+pub(crate) fn seconds(field: Field<'_>, value: ValueRef<'_>) -> Result<i64> {
     match field.integer(value)? {
         seconds @ 0..=2_147_483_647 => Ok(seconds),
         other => {

@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::watcher::Watcher;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>, namespace: &Namespace, spec: Doc<'_>, dry_run: bool) -> Result<()> {
+pub(crate) fn run(call: &mut Call<'_>, namespace: &Namespace, spec: Doc<'_>, dry_run: bool) -> Result<()> {
     let (which, change) = parse(spec, dry_run)?;
     let watcher = Watcher::of(call);
     let settings = watcher.build_settings();
@@ -17,7 +17,7 @@ pub fn run(call: &mut Call<'_>, namespace: &Namespace, spec: Doc<'_>, dry_run: b
     Ok(())
 }
 
-pub fn only_with_unique() -> Error {
+pub(crate) fn only_with_unique() -> Error {
     invalid("dry run mode is only supported when converting an index to unique")
 }
 

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// Options of a command's first batch.
 #[derive(Clone, Copy, Debug)]
-pub struct First {
+pub(crate) struct First {
     pub limit: BatchLimit,
     /// Nothing follows, whatever is left.
     pub single_batch: bool,
@@ -19,19 +19,19 @@ pub struct First {
 }
 
 impl First {
-    pub fn of(batch_size: Option<u64>) -> First {
+    pub(crate) fn of(batch_size: Option<u64>) -> First {
         let limit = batch_size.map_or_else(BatchLimit::first, |docs| BatchLimit::docs(docs as usize));
         First { limit, single_batch: false, no_timeout: false }
     }
 
     /// For commands that return everything at once unless `batchSize` is given.
-    pub fn of_all(batch_size: Option<u64>) -> First {
+    pub(crate) fn of_all(batch_size: Option<u64>) -> First {
         First::of(Some(batch_size.unwrap_or(u64::MAX)))
     }
 }
 
 /// Reads `cursor: { batchSize }` of a command.
-pub fn cursor_option(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<u64>> {
+pub(crate) fn cursor_option(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<u64>> {
     let mut batch_size = None;
     for (name, value) in present(field.document(value)?) {
         match name {
@@ -42,10 +42,18 @@ pub fn cursor_option(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<u64
     Ok(batch_size)
 }
 
+/// Begin of the text of an error at the execution of a pipeline.
+pub(crate) const DURING_AGGREGATION: &str = "PlanExecutor error during aggregation";
+
 /// Makes the first batch of a cursor and keeps the cursor when more follows.
-pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Result<()> {
-    let batch = cursor.next_batch(first.limit, &call.interrupt)?;
+pub(crate) fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Result<()> {
     let namespace = cursor.namespace().as_str().to_owned();
+    let batch = cursor.next_batch(first.limit, &call.interrupt);
+    let batch = batch.map_err(|error| match call.info.name {
+        "aggregate" => Error::from(error).during(DURING_AGGREGATION),
+        "find" => Error::from(error).during(&format!("Executor error during find command: {namespace}")),
+        _ => error.into(),
+    })?;
     let resume = cursor.resume_token();
     let id = if batch.exhausted || first.single_batch {
         0
@@ -62,7 +70,14 @@ pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Re
 const REPLY_OVERHEAD: usize = 1024;
 
 /// `cursor: { firstBatch | nextBatch, id, ns }`, of a change stream with its `postBatchResumeToken`.
-pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: Batch, id: i64, namespace: &str, resume: Option<DocBuf>) {
+pub(crate) fn answer_batch(
+    call: &mut Call<'_>,
+    name: &str,
+    batch: Batch,
+    id: i64,
+    namespace: &str,
+    resume: Option<DocBuf>,
+) {
     call.plan.returned = Some(batch.docs.len() as u64);
     call.plan.cursor_id = id;
     call.server.metrics.documents.returned.add(batch.docs.len() as u64);
@@ -84,7 +99,7 @@ pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: Batch, id: i64, name
 }
 
 /// Answers documents that are all there (`listCollections` and the like).
-pub fn answer_documents(
+pub(crate) fn answer_documents(
     call: &mut Call<'_>,
     namespace: arbor_store::Namespace,
     documents: Vec<DocBuf>,
@@ -94,7 +109,7 @@ pub fn answer_documents(
 }
 
 /// For fields that would promise what is not there yet; "no" and nothing promise nothing.
-pub fn refuse_if_given(field: Field<'_>, value: ValueRef<'_>, what: &str) -> Result<()> {
+pub(crate) fn refuse_if_given(field: Field<'_>, value: ValueRef<'_>, what: &str) -> Result<()> {
     match value {
         ValueRef::Null | ValueRef::Undefined | ValueRef::Bool(false) => Ok(()),
         ValueRef::Document(doc) if doc.is_empty() => Ok(()),
@@ -103,7 +118,7 @@ pub fn refuse_if_given(field: Field<'_>, value: ValueRef<'_>, what: &str) -> Res
 }
 
 /// `collation`. An empty document names none.
-pub fn collation(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<Collation>> {
+pub(crate) fn collation(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<Collation>> {
     let collation = field.document(value)?;
     if collation.is_empty() { Ok(None) } else { Ok(Some(Collation::parse(collation)?)) }
 }

@@ -6,7 +6,7 @@ use arbor_query::Hint;
 
 use crate::{Error, Result};
 
-pub fn read<'v>(field: Field<'_>, value: ValueRef<'v>) -> Result<Option<Hint<'v>>> {
+pub(crate) fn read<'v>(field: Field<'_>, value: ValueRef<'v>) -> Result<Option<Hint<'v>>> {
     match value {
         ValueRef::Document(pattern) if pattern.is_empty() => Ok(None),
         ValueRef::Document(pattern) => Ok(Some(Hint::Pattern(pattern))),

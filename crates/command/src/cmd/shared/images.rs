@@ -6,10 +6,10 @@ use arbor_store::Namespace;
 
 use crate::{Error, Result};
 
-pub const NAME: &str = "changeStreamPreAndPostImages";
+pub(crate) const NAME: &str = "changeStreamPreAndPostImages";
 
 /// `{enabled: true}` as `listCollections` shows it. None: no images are kept.
-pub fn read(namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<Option<DocBuf>> {
+pub(crate) fn read(namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<Option<DocBuf>> {
     let mut enabled = None;
     for (name, value) in present(field.document(value)?) {
         let field = Field::new(NAME, name);

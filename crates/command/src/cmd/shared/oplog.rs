@@ -11,7 +11,7 @@ const DB: &str = "local";
 const COLLECTION: &str = "oplog.rs";
 
 /// Returns the statistics of the oplog. None: another name, or there is no oplog.
-pub fn statistics(call: &Call<'_>, namespace: &Namespace) -> Option<Statistics> {
+pub(crate) fn statistics(call: &Call<'_>, namespace: &Namespace) -> Option<Statistics> {
     let transactions = &call.database().transactions;
     let retention = transactions.retention()?;
     if (namespace.db(), namespace.collection()) != (DB, COLLECTION) {
@@ -32,8 +32,8 @@ pub fn statistics(call: &Call<'_>, namespace: &Namespace) -> Option<Statistics> 
 }
 
 /// Its entry in `listCollections` of its database.
-pub fn listed(call: &Call<'_>, name_only: bool) -> Option<DocBuf> {
-    let retention = call.database().transactions.retention().filter(|_| call.db == DB)?;
+pub(crate) fn listed(call: &Call<'_>, db: &str, name_only: bool) -> Option<DocBuf> {
+    let retention = call.database().transactions.retention().filter(|_| db == DB)?;
     let entry = DocBuf::new().with("name", COLLECTION).with("type", "collection");
     if name_only {
         return Some(entry);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_lang::time_series::{TimeSeriesOptions, Unpack, of_buckets, of_measurements};
-use arbor_store::{Collection, Created, IndexSelection, Namespace};
+use arbor_store::{Collection, IndexSelection, Namespace};
 
 use crate::call::Call;
 use crate::cmd::diagnostics::coll_stats;
@@ -25,7 +25,7 @@ fn stages(options: &TimeSeriesOptions) -> ArrayBuf {
 
 // ---- create, collMod
 
-pub fn create(call: &mut Call<'_>, namespace: &Namespace, given: Doc<'_>) -> Result<()> {
+pub(crate) fn create(call: &mut Call<'_>, namespace: &Namespace, given: Doc<'_>) -> Result<()> {
     let time_series = TimeSeriesOptions::parse(given)?;
     let mut options = DocBuf::new();
     for (name, value) in call.own_fields() {
@@ -61,23 +61,12 @@ pub fn create(call: &mut Call<'_>, namespace: &Namespace, given: Doc<'_>) -> Res
             _ => return Err(field.unknown().into()),
         }
     }
-    let key = DocBuf::new().with("_id", 1i32);
-    let clustered = DocBuf::new().with("v", 2i32).with("key", &key).with("name", "_id_").with("unique", true);
-    options.append("clusteredIndex", &clustered).append("timeseries", &time_series.to_doc());
-    let store = &call.database().store;
-    if store.create_time_series(namespace, &options, stages(&time_series))? == Created::Now
-        && let (Some(meta_field), Some(buckets)) = (&time_series.meta_field, store.buckets_of(namespace))
-    {
-        let time_field = &time_series.time_field;
-        let key = DocBuf::new().with(meta_field, 1i32).with(time_field, 1i32);
-        let key = of_buckets(key.as_doc(), &time_series).unwrap_or_default();
-        let index = DocBuf::new().with("key", &key).with("name", &format!("{meta_field}_1_{time_field}_1"));
-        store.create_indexes(&buckets.namespace, &[index])?;
-    }
+    let options = arbor_query::bucket_options(&time_series, options);
+    arbor_query::create_time_series(&call.database().store, namespace, &time_series, &options)?;
     Ok(())
 }
 
-pub fn coll_mod(call: &mut Call<'_>, namespace: &Namespace, buckets: &Collection) -> Result<()> {
+pub(crate) fn coll_mod(call: &mut Call<'_>, namespace: &Namespace, buckets: &Collection) -> Result<()> {
     let mut options: DocBuf = buckets.options.clone();
     let mut time_series = options_of(buckets)?;
     for (name, value) in call.own_fields() {
@@ -90,8 +79,16 @@ pub fn coll_mod(call: &mut Call<'_>, namespace: &Namespace, buckets: &Collection
             }
             "expireAfterSeconds" => {
                 options = others(&options);
-                if !matches!(value, ValueRef::String("off")) {
-                    options.append(name, clustered::seconds(field, value)?);
+                match value {
+                    ValueRef::String("off") => {}
+                    ValueRef::String(_) => return Err(invalid("expireAfterSeconds must be a number or 'off'")),
+                    value => {
+                        let seconds = clustered::seconds(field, value)?;
+                        if seconds > arbor_protocol::log::now_ms() / 1000 {
+                            return Err(invalid("expireAfterSeconds must not go back beyond 1970"));
+                        }
+                        options.append(name, seconds);
+                    }
                 }
             }
             "index" => coll_mod_index::run(call, &buckets.namespace, field.document(value)?, false)?,
@@ -120,7 +117,7 @@ pub fn coll_mod(call: &mut Call<'_>, namespace: &Namespace, buckets: &Collection
 // ---- listings
 
 /// An entry of `listCollections`.
-pub fn describe(namespace: &Namespace, buckets: &Collection, name_only: bool) -> DocBuf {
+pub(crate) fn describe(namespace: &Namespace, buckets: &Collection, name_only: bool) -> DocBuf {
     let entry = DocBuf::new().with("name", namespace.collection()).with("type", "timeseries");
     if name_only {
         return entry;
@@ -130,7 +127,7 @@ pub fn describe(namespace: &Namespace, buckets: &Collection, name_only: bool) ->
 }
 
 /// Returns the specifications for `listIndexes`. None: the namespace is not a time series.
-pub fn index_specs(call: &Call<'_>, namespace: &Namespace) -> Result<Option<Vec<DocBuf>>> {
+pub(crate) fn index_specs(call: &Call<'_>, namespace: &Namespace) -> Result<Option<Vec<DocBuf>>> {
     let Some(buckets) = call.database().store.buckets_of(namespace) else { return Ok(None) };
     let options = options_of(&buckets)?;
     let shown = |spec: &DocBuf| -> Option<DocBuf> {
@@ -155,7 +152,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 /// The collection of buckets and the specifications as they are there. None: it is no time series.
-pub fn specs_of_buckets(
+pub(crate) fn specs_of_buckets(
     call: &Call<'_>,
     namespace: &Namespace,
     specs: &[DocBuf],
@@ -192,7 +189,11 @@ fn spec_of_buckets(spec: &DocBuf, options: &TimeSeriesOptions) -> Result<DocBuf>
 }
 
 /// Maps an index that `dropIndexes` drops from a time series to the index of its buckets.
-pub fn dropped(call: &Call<'_>, namespace: Namespace, which: IndexSelection) -> Result<(Namespace, IndexSelection)> {
+pub(crate) fn dropped(
+    call: &Call<'_>,
+    namespace: Namespace,
+    which: IndexSelection,
+) -> Result<(Namespace, IndexSelection)> {
     let Some(buckets) = call.database().store.buckets_of(&namespace) else { return Ok((namespace, which)) };
     let which = match which {
         IndexSelection::Key(key) => {
@@ -207,7 +208,12 @@ pub fn dropped(call: &Call<'_>, namespace: Namespace, which: IndexSelection) -> 
 // ---- statistics
 
 /// Returns the `collStats` document: the statistics of the buckets, without a count of measurements.
-pub fn statistics(call: &Call<'_>, namespace: &Namespace, buckets: &Arc<Collection>, scale: u64) -> Result<DocBuf> {
+pub(crate) fn statistics(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    buckets: &Arc<Collection>,
+    scale: u64,
+) -> Result<DocBuf> {
     let statistics = coll_stats::Statistics::of(call, buckets)?;
     let count = statistics.documents;
     let average = statistics.data_bytes.checked_div(count).unwrap_or(0);

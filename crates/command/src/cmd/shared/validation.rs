@@ -7,18 +7,18 @@ use arbor_store::Namespace;
 use crate::{Error, Result};
 
 const LEVELS: &[&str] = &["off", "strict", "moderate"];
-const ACTIONS: &[&str] = &["error", "warn"];
+const ACTIONS: &[&str] = &["error", "errorAndLog", "warn"];
 
 /// Validation options that were given.
 #[derive(Default)]
-pub struct Validation<'c> {
+pub(crate) struct Validation<'c> {
     validator: Option<Doc<'c>>,
     level: Option<&'c str>,
     action: Option<&'c str>,
 }
 
 impl<'c> Validation<'c> {
-    pub fn read(&mut self, field: Field<'_>, value: ValueRef<'c>) -> Result<()> {
+    pub(crate) fn read(&mut self, field: Field<'_>, value: ValueRef<'c>) -> Result<()> {
         match field.name {
             "validator" => self.validator = Some(field.document(value)?),
             "validationLevel" => self.level = Some(one_of(LEVELS, field, value)?),
@@ -28,7 +28,7 @@ impl<'c> Validation<'c> {
     }
 
     /// The three as a collection has them, to be changed by [`Validation::read`].
-    pub fn of(options: Doc<'c>) -> Validation<'c> {
+    pub(crate) fn of(options: Doc<'c>) -> Validation<'c> {
         let text = |name| match options.get(name) {
             Some(ValueRef::String(text)) => Some(text),
             _ => None,
@@ -40,12 +40,12 @@ impl<'c> Validation<'c> {
         Validation { validator, level: text("validationLevel"), action: text("validationAction") }
     }
 
-    pub fn check(&self, namespace: &Namespace) -> Result<()> {
+    pub(crate) fn check(&self, namespace: &Namespace) -> Result<()> {
         Ok(arbor_query::check_validator(namespace, self.validator.unwrap_or(Doc::empty()))?)
     }
 
     /// As `listCollections` shows them: with a validator, all three.
-    pub fn append_to(&self, options: &mut DocBuf) {
+    pub(crate) fn append_to(&self, options: &mut DocBuf) {
         let validator = self.validator.filter(|validator| !validator.is_empty());
         if let Some(validator) = validator {
             options.append("validator", validator);

@@ -7,10 +7,10 @@ use crate::call::Call;
 use crate::{Error, Result};
 
 /// `maxWriteBatchSize`.
-pub const STATEMENTS_MAX: usize = 100_000;
+pub(crate) const STATEMENTS_MAX: usize = 100_000;
 
 /// There are neither too few nor too many, and each has a number when it is to be remembered.
-pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
+pub(crate) fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
     check_length(statements)?;
     match call.session {
         Some(session) => session.numbers().check_count(statements),
@@ -18,7 +18,7 @@ pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
     }
 }
 
-pub fn check_length(statements: usize) -> Result<()> {
+pub(crate) fn check_length(statements: usize) -> Result<()> {
     if (1..=STATEMENTS_MAX).contains(&statements) {
         return Ok(());
     }
@@ -26,14 +26,16 @@ pub fn check_length(statements: usize) -> Result<()> {
     Err(Error::new(Code::INVALID_LENGTH, text))
 }
 
-/// Returns true for an interruption, a store that closes and a transaction that cannot continue. These are not errors of a
+/// Returns true for an interruption, a store that closes, a member that no longer leads and a transaction that cannot continue. These are not errors of a
 /// statement: they fail the command.
-pub fn is_fatal(error: &Error) -> bool {
+pub(crate) fn is_fatal(error: &Error) -> bool {
     matches!(
         error.code,
         Code::MAX_TIME_MS_EXPIRED
             | Code::INTERRUPTED
             | Code::SHUTDOWN_IN_PROGRESS
+            | Code::NOT_WRITABLE_PRIMARY
+            | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE
             | Code::WRITE_CONFLICT
             | Code::SNAPSHOT_UNAVAILABLE
             | Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION
@@ -41,7 +43,7 @@ pub fn is_fatal(error: &Error) -> bool {
 }
 
 /// Appends `writeErrors`.
-pub fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Result<()> {
+pub(crate) fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Result<()> {
     let mut array = ArrayBuf::new();
     for WriteError { index, error } in errors {
         let error = call.server.with_namespace(Error::from(error));

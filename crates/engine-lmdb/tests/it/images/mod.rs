@@ -3,84 +3,88 @@
 //! After every step of a random history the data file is copied. An image takes each 512-byte sector from any of the copies
 //! since the last sync, and any length between: writes that were lost, torn and reordered. The other files are those of
 //! the last checkpoint, which syncs each. The engine must open the image in the state of that checkpoint, and work on.
+//!
+//! In every second history the disk is full now and then ([`full_disk`]). What does not fit is done again once there is space; an
+//! engine that a short write has stopped is opened again and gets the batches after its checkpoint, as in recovery. Images are
+//! made of those moments as well ([`watched`]).
+
+mod full_disk;
+mod watched;
 
 use std::fs;
+use std::ops::AddAssign;
 use std::path::Path;
 
 use arbor_base::Random;
 use arbor_engine::Engine;
 use arbor_engine::contract::{History, Scratch};
-use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
+use arbor_engine::model::ModelEngine;
+
+use watched::{Image, Watched, open};
 
 const SECTOR_BYTES: usize = 512;
 const STEPS: u64 = 60;
 const VALUE_BYTES_MAX: u64 = 3000;
 
-/// Plays one history and checks images of it; returns their number.
-pub fn run(seed: u64, images_max: u64) -> u64 {
-    let (scratch, image) = (Scratch::in_memory(), Scratch::in_memory());
+/// Images that were checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Checked {
+    pub images: u64,
+    /// Those of a moment at which the disk was full.
+    pub on_full_disk: u64,
+}
+
+impl AddAssign for Checked {
+    fn add_assign(&mut self, more: Checked) {
+        self.images += more.images;
+        self.on_full_disk += more.on_full_disk;
+    }
+}
+
+/// Plays one history and checks images of it.
+pub(crate) fn run(seed: u64, images_max: u64) -> Checked {
+    let scratch = Scratch::in_memory();
     let mut random = Random::new(!seed);
+    let watched = Watched::new(scratch.path(), random.next_u64());
     let mut history = History::with_values(seed, VALUE_BYTES_MAX);
-    let mut engine = open(scratch.path());
-    let checkpoint = || fs::read(scratch.path().join("checkpoint.meta")).unwrap();
-    let mut copies = vec![read(scratch.path())];
-    let mut images = 0;
+    let fills = random.one_in(2);
+    let mut checked = Checked::default();
     for _ in 0..STEPS {
-        let before = checkpoint();
-        step(&mut history, &mut random, &mut engine, scratch.path());
-        if checkpoint() != before {
-            // The step ended with a checkpoint, which synced the file as it is.
-            copies.clear();
+        if fills && random.one_in(4) {
+            full_disk::leave_free(*random.pick(&[0, 4096, 20_000, 100_000]), random.one_in(4));
         }
-        copies.push(read(scratch.path()));
-        if random.one_in(4) && images < images_max {
-            make_image(&mut random, &copies, scratch.path(), image.path());
-            check(&history, &mut random, image.path());
-            images += 1;
+        let before = history.model.crash();
+        step(&mut history, &mut random, &watched);
+        let after = history.model.crash();
+        let on_full_disk = watched.take_images_on_full_disk().into_iter();
+        let images = on_full_disk.map(|image| (image, true));
+        let at_the_end = random.one_in(4).then(|| (watched.image(), false));
+        for (image, is_full) in images.chain(at_the_end) {
+            if checked.images == images_max {
+                break;
+            }
+            // The step may have ended with a checkpoint, behind the image.
+            let expected = if image.checkpoint == watched.checkpoint_file() { &after } else { &before };
+            full_disk::without_limit(|| check(&history, expected, &mut random, scratch.path(), &image));
+            checked += Checked { images: 1, on_full_disk: u64::from(is_full) };
         }
     }
-    images
+    full_disk::free_all();
+    checked
 }
 
-fn open(dir: &Path) -> LmdbEngine {
-    let options = LmdbOptions { map_bytes: 1 << 30, readers_max: 64, background: false, ..LmdbOptions::default() };
-    LmdbEngine::open(dir, options).unwrap()
-}
-
-fn read(dir: &Path) -> Vec<u8> {
-    fs::read(dir.join("data.mdb")).unwrap()
-}
-
-fn step(history: &mut History, random: &mut Random, engine: &mut LmdbEngine, dir: &Path) {
+fn step(history: &mut History, random: &mut Random, watched: &Watched) {
     match random.below(20) {
-        0..15 => history.apply(&*engine),
-        15 => engine.sweep().unwrap(),
-        16 => history.bulk_load(&*engine),
+        0..15 => history.apply(watched),
+        15 => watched.sweep(),
+        16 => history.bulk_load(watched),
         17 => {
             // The history continues from the checkpoint: pages written since then are garbage in the file.
-            reopen(engine, dir);
-            history.recovered(&*engine);
+            watched.crash();
+            history.recovered(watched);
         }
-        _ => history.checkpoint(&*engine),
+        _ => history.checkpoint(watched),
     }
-}
-
-fn reopen(engine: &mut LmdbEngine, dir: &Path) {
-    let elsewhere = Scratch::in_memory();
-    *engine = open(elsewhere.path());
-    *engine = open(dir);
-}
-
-fn make_image(random: &mut Random, copies: &[Vec<u8>], from: &Path, to: &Path) {
-    for name in ["checkpoint.meta", "LOCK"] {
-        fs::copy(from.join(name), to.join(name)).unwrap();
-    }
-    for name in ["lock.mdb", "checkpoint.new"] {
-        // What is in these must not matter.
-        let garbage: Vec<u8> = (0..random.below(9000)).map(|n| n as u8).collect();
-        fs::write(to.join(name), garbage).unwrap();
-    }
-    fs::write(to.join("data.mdb"), mix(random, copies)).unwrap();
 }
 
 fn mix(random: &mut Random, copies: &[Vec<u8>]) -> Vec<u8> {
@@ -106,14 +110,24 @@ fn mix(random: &mut Random, copies: &[Vec<u8>]) -> Vec<u8> {
     image
 }
 
-/// The image opens at the checkpoint and carries on, over one more checkpoint and crash.
-fn check(history: &History, random: &mut Random, dir: &Path) {
-    let engine = open(dir);
+/// The image opens at its checkpoint and carries on, over one more checkpoint and crash.
+fn check(history: &History, expected: &ModelEngine, random: &mut Random, from: &Path, image: &Image) {
+    let scratch = Scratch::in_memory();
+    let dir = scratch.path();
+    fs::copy(from.join("LOCK"), dir.join("LOCK")).unwrap();
+    fs::write(dir.join("data.mdb"), &image.data).unwrap();
+    fs::write(dir.join("checkpoint.meta"), &image.checkpoint).unwrap();
+    for name in ["lock.mdb", "checkpoint.new"] {
+        // What is in these must not matter.
+        let garbage: Vec<u8> = (0..random.below(9000)).map(|n| n as u8).collect();
+        fs::write(dir.join(name), garbage).unwrap();
+    }
+    let engine = open(dir).unwrap();
     assert!(engine.durable() == engine.applied());
-    let model = history.check_recovered(&engine);
+    assert_eq!(engine.applied(), expected.applied());
+    history.assert_same(expected, &engine);
     let mut onward = History::with_values(random.next_u64(), VALUE_BYTES_MAX);
-    onward.model = model;
-    onward.model.checkpoint().unwrap();
+    onward.model = expected.crash();
     for _ in 0..3 {
         onward.apply(&engine);
     }
@@ -121,6 +135,6 @@ fn check(history: &History, random: &mut Random, dir: &Path) {
     onward.checkpoint(&engine);
     onward.apply(&engine);
     drop(engine);
-    let engine = open(dir);
+    let engine = open(dir).unwrap();
     onward.check_recovered(&engine);
 }

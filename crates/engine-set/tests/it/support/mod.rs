@@ -17,15 +17,15 @@ use arbor_ftree::{Forest, Options};
 
 /// Model engines by directory: opening goes back to the checkpoint, as after a crash.
 #[derive(Clone, Default)]
-pub struct Models(Arc<Mutex<HashMap<PathBuf, Arc<ModelEngine>>>>);
+pub(crate) struct Models(Arc<Mutex<HashMap<PathBuf, Arc<ModelEngine>>>>);
 
 impl Models {
-    pub fn kind(&self, name: &'static str) -> Kind {
+    pub(crate) fn kind(&self, name: &'static str) -> Kind {
         let own = self.clone();
         Kind::new(name, move |directory| Ok(own.open(directory)))
     }
 
-    pub fn open(&self, directory: &Path) -> Arc<ModelEngine> {
+    pub(crate) fn open(&self, directory: &Path) -> Arc<ModelEngine> {
         let mut engines = self.0.lock().unwrap();
         let new = || ModelEngine::with_updates(Arc::new(Adder));
         let engine = Arc::new(engines.get(directory).map_or_else(new, |engine| engine.crash()));
@@ -35,12 +35,12 @@ impl Models {
     }
 
     /// The engine that was opened last in a directory.
-    pub fn last(&self, directory: &Path) -> Arc<ModelEngine> {
+    pub(crate) fn last(&self, directory: &Path) -> Arc<ModelEngine> {
         self.0.lock().unwrap()[directory].clone()
     }
 }
 
-pub fn ftree() -> Kind {
+pub(crate) fn ftree() -> Kind {
     Kind::new("ftree", |directory| {
         let mut options = Options::new(Arc::new(RealDisk), 32 << 20);
         options.threads = 1;
@@ -50,26 +50,26 @@ pub fn ftree() -> Kind {
     })
 }
 
-pub fn lmdb() -> Kind {
+pub(crate) fn lmdb() -> Kind {
     Kind::new("lmdb", |directory| {
         let options = LmdbOptions { updates: Some(Arc::new(Adder)), ..LmdbOptions::default() };
         Ok(Arc::new(LmdbEngine::open(directory, options)?))
     })
 }
 
-pub fn create_in(tree: u64, engine: &str) -> Op {
+pub(crate) fn create_in(tree: u64, engine: &str) -> Op {
     Op::CreateTree { tree: TreeId(tree), options: TreeOptions::default().with_engine(engine) }
 }
 
-pub fn put(tree: u64, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Op {
+pub(crate) fn put(tree: u64, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Op {
     Op::Put { tree: TreeId(tree), key: key.as_ref().to_vec(), value: value.as_ref().to_vec() }
 }
 
 /// The applied batches, as the log would have them.
-pub type Records = Arc<Mutex<Vec<Batch>>>;
+pub(crate) type Records = Arc<Mutex<Vec<Batch>>>;
 
 /// A set that puts each new tree where its id says, and keeps what it applied.
-pub struct Spread {
+pub(crate) struct Spread {
     pub set: EngineSet,
     pub names: Vec<&'static str>,
     pub records: Records,
@@ -77,7 +77,7 @@ pub struct Spread {
 
 impl Spread {
     /// Replays what some member has, as recovery does: only then is the state one that was.
-    pub fn open(set: EngineSet, names: Vec<&'static str>, records: Records) -> Spread {
+    pub(crate) fn open(set: EngineSet, names: Vec<&'static str>, records: Records) -> Spread {
         let end = set.applied_in_part();
         {
             let mut records = records.lock().unwrap();
@@ -145,5 +145,8 @@ impl Engine for Spread {
     }
     fn capabilities(&self) -> Capabilities {
         self.set.capabilities()
+    }
+    fn validate(&self) {
+        self.set.validate();
     }
 }

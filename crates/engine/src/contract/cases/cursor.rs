@@ -72,7 +72,7 @@ fn check_ends(cursor: &mut dyn Cursor, keys: &[Vec<u8>]) {
     assert!(!cursor.prev().unwrap() && !cursor.next().unwrap(), "a cursor that ran off is unpositioned");
 }
 
-pub fn moves_at_every_place(bench: &Bench<'_>) {
+pub(super) fn moves_at_every_place(bench: &Bench<'_>) {
     let all: Vec<Vec<u8>> = (0..=60u8).map(|i| vec![b'a' + i / 10, b'0' + i % 10]).collect();
     let keys: Vec<Vec<u8>> = all.iter().step_by(2).cloned().collect();
     let mut targets = all;
@@ -81,7 +81,7 @@ pub fn moves_at_every_place(bench: &Bench<'_>) {
     check_all_moves(&*engine, &keys, &targets);
 }
 
-pub fn moves_over_long_keys(bench: &Bench<'_>) {
+pub(super) fn moves_over_long_keys(bench: &Bench<'_>) {
     let mut keys = vec![b"".to_vec(), b"j".into(), b"k".into(), b"l".into()];
     for length in [10, 499, 500, 501, 999, 1000, 1001, 1002, 1500, 1501, 3001] {
         for end in [&b""[..], b"\0", b"a", b"k", b"z"] {
@@ -110,7 +110,7 @@ pub fn moves_over_long_keys(bench: &Bench<'_>) {
     check_all_moves(&*engine, &few, &targets);
 }
 
-pub fn empty_trees(bench: &Bench<'_>) {
+pub(super) fn empty_trees(bench: &Bench<'_>) {
     let engine = engine_with(bench, &[]);
     let targets = [b"".to_vec(), b"a".into(), vec![0xff; 100], vec![b'x'; 1200]];
     check_all_moves(&*engine, &[], &targets);
@@ -120,7 +120,7 @@ pub fn empty_trees(bench: &Bench<'_>) {
 }
 
 /// Good enough for a planner: small ranges nearly exact, large ones within a factor of two.
-pub fn estimates(bench: &Bench<'_>) {
+pub(super) fn estimates(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), create(2), create(3), put(1, "z", "before"), put(3, "", "behind")]);
     let key = |n: u64| format!("{n:08}").into_bytes();

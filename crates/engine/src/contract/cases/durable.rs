@@ -7,7 +7,7 @@ use crate::Error;
 use crate::contract::Bench;
 use crate::contract::bench::{apply, create, drop_tree, get, put, rows_of};
 
-pub fn a_checkpoint_survives(bench: &Bench<'_>) {
+pub(super) fn a_checkpoint_survives(bench: &Bench<'_>) {
     let mut engine = bench.open();
     for round in 0..5u64 {
         apply(&*engine, vec![create(round), put(round, "key", round.to_string())]);
@@ -29,7 +29,7 @@ pub fn a_checkpoint_survives(bench: &Bench<'_>) {
 }
 
 /// Batch n puts key n. Whatever survives is a prefix that the engine names, at or after the last checkpoint.
-pub fn a_crash_shows_a_prefix(bench: &Bench<'_>) {
+pub(super) fn a_crash_shows_a_prefix(bench: &Bench<'_>) {
     let mut engine = bench.open();
     apply(&*engine, vec![create(1)]);
     engine.checkpoint().unwrap();
@@ -52,7 +52,7 @@ pub fn a_crash_shows_a_prefix(bench: &Bench<'_>) {
 }
 
 /// The barrier is asked for each state that becomes durable, and its refusal keeps the checkpoint before.
-pub fn no_state_before_its_log(bench: &Bench<'_>) {
+pub(super) fn no_state_before_its_log(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), put(1, "a", "1")]);
     engine.checkpoint().unwrap();
@@ -74,7 +74,7 @@ pub fn no_state_before_its_log(bench: &Bench<'_>) {
     assert_eq!((engine.applied(), get(&*engine, 1, "a")), (Position(3), Some(b"3".into())));
 }
 
-pub fn checkpoints_during_writes(bench: &Bench<'_>) {
+pub(super) fn checkpoints_during_writes(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1)]);
     let stop = AtomicBool::new(false);

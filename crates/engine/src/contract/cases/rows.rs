@@ -6,7 +6,7 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::ModelEngine;
 use crate::{Engine, Error, Op};
 
-pub fn put_replace_delete(bench: &Bench<'_>) {
+pub(super) fn put_replace_delete(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), put(1, "", "empty key"), put(1, "a", ""), put(1, b"\0", "nul")]);
     assert_eq!(get(&*engine, 1, ""), Some(b"empty key".into()));
@@ -20,7 +20,7 @@ pub fn put_replace_delete(bench: &Bench<'_>) {
     assert_eq!(rows_of(&*snapshot, TreeId(1)).unwrap(), vec![(vec![0], b"nul".into()), (b"a".into(), b"3".into())]);
 }
 
-pub fn range_deletes(bench: &Bench<'_>) {
+pub(super) fn range_deletes(bench: &Bench<'_>) {
     let long = |n: usize, end: &[u8]| [&vec![b'm'; n][..], end].concat();
     let keys: Vec<Vec<u8>> = [b"".to_vec(), b"a".into(), b"b".into(), b"ba".into(), b"c".into(), b"\xff".into()]
         .into_iter()
@@ -51,7 +51,7 @@ fn assert_count(engine: &dyn Engine, tree: u64, keys: u64) {
     assert!(stats.keys == keys || !engine.capabilities().exact_counts, "{} keys of {keys}", stats.keys);
 }
 
-pub fn long_keys(bench: &Bench<'_>) {
+pub(super) fn long_keys(bench: &Bench<'_>) {
     let (engine, model) = (bench.open(), model());
     let mut ops = vec![create(1)];
     for length in [0, 1, 480, 490, 498, 499, 500, 501, 502, 510, 511, 512, 999, 1000, 1001, 1500, 2000, 4096, 40_000] {
@@ -81,7 +81,7 @@ fn apply_both(model: &ModelEngine, engine: &dyn Engine, ops: Vec<Op>) {
     assert_same(model, engine, 1..=1);
 }
 
-pub fn values_of_every_size(bench: &Bench<'_>) {
+pub(super) fn values_of_every_size(bench: &Bench<'_>) {
     let engine = bench.open();
     let sizes = [0, 1, 100, 2000, 2030, 2040, 4000, 4080, 4096, 5000, 65_536, (16 << 20) + (16 << 10), VALUE_BYTES_MAX];
     let value = |size: usize| vec![size as u8 | 1; size];
@@ -97,7 +97,7 @@ pub fn values_of_every_size(bench: &Bench<'_>) {
     assert!(get(&*engine, 1, VALUE_BYTES_MAX.to_string()) == Some(value(VALUE_BYTES_MAX)));
 }
 
-pub fn bounds(bench: &Bench<'_>) {
+pub(super) fn bounds(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1)]);
     for op in [put(1, "k", vec![0; VALUE_BYTES_MAX + 1]), put(1, vec![0; KEY_BYTES_MAX + 1], "v")] {
@@ -107,7 +107,7 @@ pub fn bounds(bench: &Bench<'_>) {
     apply(&*engine, vec![put(1, "k", "v")]);
 }
 
-pub fn counts_are_exact(bench: &Bench<'_>) {
+pub(super) fn counts_are_exact(bench: &Bench<'_>) {
     let (mut engine, model) = (bench.open(), model());
     let mut random = Random::new(5);
     for round in 0..20 {
@@ -129,7 +129,7 @@ pub fn counts_are_exact(bench: &Bench<'_>) {
     }
 }
 
-pub fn a_failed_group_changes_nothing(bench: &Bench<'_>) {
+pub(super) fn a_failed_group_changes_nothing(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), put(1, "a", "1")]);
     let good = batch(2, vec![put(1, "a", "2"), create(2), put(2, "b", "3"), delete_range(1, b"", None)]);
@@ -146,7 +146,7 @@ pub fn a_failed_group_changes_nothing(bench: &Bench<'_>) {
     assert_eq!(get(&*engine, 2, "b"), Some(b"3".into()));
 }
 
-pub fn applied_batches_are_passed_over(bench: &Bench<'_>) {
+pub(super) fn applied_batches_are_passed_over(bench: &Bench<'_>) {
     let engine = bench.open();
     let batches = [batch(3, vec![create(1), put(1, "a", "3")]), batch(8, vec![put(1, "a", "8")])];
     engine.apply(&batches).unwrap();
@@ -160,7 +160,7 @@ pub fn applied_batches_are_passed_over(bench: &Bench<'_>) {
 }
 
 /// More than the memory that the engine is given in most tests: a large transaction is one batch.
-pub fn a_batch_of_many_megabytes(bench: &Bench<'_>) {
+pub(super) fn a_batch_of_many_megabytes(bench: &Bench<'_>) {
     const ROWS: u32 = 100;
     let mb = std::env::var("ARBOR_ENGINE_BATCH_MB").map_or(1, |text| text.parse().expect("megabytes"));
     let value = |n: u32| [vec![n as u8; 500_000 * mb], n.to_be_bytes().to_vec(), vec![1; 500_000 * mb]].concat();

@@ -8,7 +8,7 @@ use crate::contract::bench::{apply, create, delete, drop_tree, put, rows_of};
 
 const TREE: TreeId = TreeId(1);
 
-pub fn does_not_change(bench: &Bench<'_>) {
+pub(super) fn does_not_change(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1)]);
     let mut held = Vec::new();
@@ -31,7 +31,7 @@ pub fn does_not_change(bench: &Bench<'_>) {
 }
 
 /// Each with cursors of its own, concurrently with a writer.
-pub fn threads_share_one(bench: &Bench<'_>) {
+pub(super) fn threads_share_one(bench: &Bench<'_>) {
     let engine = bench.open();
     let rows: Vec<_> = (0..400u32).map(|n| (n.to_be_bytes().to_vec(), vec![n as u8; 50])).collect();
     apply(&*engine, [create(1)].into_iter().chain(rows.iter().map(|(key, value)| put(1, key, value))).collect());
@@ -60,7 +60,7 @@ pub fn threads_share_one(bench: &Bench<'_>) {
     read();
 }
 
-pub fn outlives_its_trees(bench: &Bench<'_>) {
+pub(super) fn outlives_its_trees(bench: &Bench<'_>) {
     let engine = bench.open();
     let rows: Vec<_> = (0..500u32).map(|n| (n.to_be_bytes().to_vec(), vec![7; 100])).collect();
     apply(&*engine, [create(1)].into_iter().chain(rows.iter().map(|(key, value)| put(1, key, value))).collect());
@@ -86,7 +86,7 @@ pub fn outlives_its_trees(bench: &Bench<'_>) {
 }
 
 /// Each batch moves an amount between two rows; readers see the sum unchanged and positions that do not fall.
-pub fn readers_see_whole_batches(bench: &Bench<'_>) {
+pub(super) fn readers_see_whole_batches(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), put(1, "a", 1000u64.to_be_bytes()), put(1, "b", 0u64.to_be_bytes())]);
     let stop = AtomicBool::new(false);

@@ -4,7 +4,7 @@ use crate::contract::Bench;
 use crate::contract::bench::{apply, batch, create, drop_tree, get, put, rows_of};
 use crate::{Engine, Error, Op, TreeOptions};
 
-pub fn a_new_engine_is_empty(bench: &Bench<'_>) {
+pub(super) fn a_new_engine_is_empty(bench: &Bench<'_>) {
     let engine = bench.open();
     assert_eq!((engine.applied(), engine.durable()), (Position::ZERO, Position::ZERO));
     assert!(!engine.name().is_empty());
@@ -21,7 +21,7 @@ pub fn a_new_engine_is_empty(bench: &Bench<'_>) {
     assert_eq!(engine.checkpoint().unwrap(), Position::ZERO);
 }
 
-pub fn create_and_drop_are_idempotent(bench: &Bench<'_>) {
+pub(super) fn create_and_drop_are_idempotent(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), put(1, "a", "1"), create(1)]);
     apply(&*engine, vec![create(1), put(1, "b", "2")]);
@@ -38,7 +38,7 @@ pub fn create_and_drop_are_idempotent(bench: &Bench<'_>) {
     assert_eq!(rows_of(&*snapshot, TreeId(1)), Some(vec![(b"c".into(), b"4".into())]));
 }
 
-pub fn options_are_checked(bench: &Bench<'_>) {
+pub(super) fn options_are_checked(bench: &Bench<'_>) {
     let engine = bench.open();
     engine.check_options(&TreeOptions::default()).unwrap();
     let options = TreeOptions { settings: vec![("no such option".to_owned(), "1".to_owned())] };
@@ -65,7 +65,7 @@ fn options_take(engine: &dyn Engine, with: &dyn Fn(&TreeOptions) -> Op, compress
     assert_eq!(get(engine, 1, compression), Some(compression.repeat(500).into_bytes()));
 }
 
-pub fn many_trees_stay_apart(bench: &Bench<'_>) {
+pub(super) fn many_trees_stay_apart(bench: &Bench<'_>) {
     let engine = bench.open();
     let ids: Vec<u64> = (0..300).chain([1 << 20, 1 << 40, (1 << 62) - 1, u64::MAX]).collect();
     for some in ids.chunks(50) {

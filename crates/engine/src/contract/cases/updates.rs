@@ -17,7 +17,7 @@ fn capable(bench: &Bench<'_>) -> Option<Box<dyn Engine>> {
     engine.capabilities().update_messages.then_some(engine)
 }
 
-pub fn change_what_is_there(bench: &Bench<'_>) {
+pub(super) fn change_what_is_there(bench: &Bench<'_>) {
     let Some(engine) = capable(bench) else { return };
     apply(&*engine, vec![create(1), add(1, "a", 1), add(1, "a", 2), put(1, "t", "text"), add(1, "t", 5)]);
     assert_eq!((number(&*engine, "a"), get(&*engine, 1, "t")), (Some(3), Some(b"text".into())));
@@ -34,7 +34,7 @@ pub fn change_what_is_there(bench: &Bench<'_>) {
 }
 
 /// Each update counts once, however often the engine is closed between, and whatever is handed in again.
-pub fn survive(bench: &Bench<'_>) {
+pub(super) fn survive(bench: &Bench<'_>) {
     let Some(mut engine) = capable(bench) else { return };
     let model = model();
     apply(&*engine, vec![create(1)]);
@@ -56,7 +56,7 @@ pub fn survive(bench: &Bench<'_>) {
     }
 }
 
-pub fn under_range_deletes(bench: &Bench<'_>) {
+pub(super) fn under_range_deletes(bench: &Bench<'_>) {
     let Some(engine) = capable(bench) else { return };
     let keys = ["a", "b", "c", "d"];
     let all = |number: i64| keys.iter().map(move |key| add(1, key, number));
@@ -71,7 +71,7 @@ pub fn under_range_deletes(bench: &Bench<'_>) {
     }
 }
 
-pub fn are_refused_without_a_function(bench: &Bench<'_>) {
+pub(super) fn are_refused_without_a_function(bench: &Bench<'_>) {
     let engine = bench.open();
     if engine.capabilities().update_messages {
         return;

@@ -8,7 +8,7 @@ use arbor_disk::{Disk, FaultyDisk, File, Lock, OpenMode, Result};
 use parking_lot::Mutex;
 
 /// The disk after a power loss at some moment.
-pub struct Image {
+pub(super) struct Image {
     pub disk: FaultyDisk,
     /// The call before or after which it was taken.
     pub at: String,
@@ -18,7 +18,7 @@ pub struct Image {
 
 /// Takes images before and after syncs and renames, and before some of the writes.
 #[derive(Clone, Debug)]
-pub struct Camera {
+pub(super) struct Camera {
     disk: FaultyDisk,
     roll: Arc<Mutex<Roll>>,
 }
@@ -40,29 +40,29 @@ impl std::fmt::Debug for Roll {
 const IMAGES_MAX: usize = 6;
 
 impl Camera {
-    pub fn new(disk: FaultyDisk, seed: u64) -> Camera {
+    pub(super) fn new(disk: FaultyDisk, seed: u64) -> Camera {
         let roll = Roll { random: Some(Random::new(seed)), ..Roll::default() };
         Camera { disk, roll: Arc::new(Mutex::new(roll)) }
     }
 
-    pub fn disk(&self) -> &FaultyDisk {
+    pub(super) fn disk(&self) -> &FaultyDisk {
         &self.disk
     }
 
-    pub fn set_floor(&self, floor: usize) {
+    pub(super) fn set_floor(&self, floor: usize) {
         self.roll().floor = floor;
     }
 
-    pub fn floor(&self) -> usize {
+    pub(super) fn floor(&self) -> usize {
         self.roll().floor
     }
 
-    pub fn take_images(&self) -> Vec<Image> {
+    pub(super) fn take_images(&self) -> Vec<Image> {
         std::mem::take(&mut self.roll().images)
     }
 
     /// An image now.
-    pub fn shoot(&self, at: &str) {
+    pub(super) fn shoot(&self, at: &str) {
         self.shoot_some(at, 1);
     }
 

@@ -6,7 +6,7 @@
 
 mod camera;
 mod recorder;
-pub mod states;
+pub(crate) mod states;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn dir() -> &'static Path {
 }
 
 /// Plays one history and checks images of it; returns their number.
-pub fn run(seed: u64, images_max: u64) -> u64 {
+pub(crate) fn run(seed: u64, images_max: u64) -> u64 {
     let mut random = Random::new(!seed);
     let mut run = Run::new(seed, &mut random);
     let mut images = 0;
@@ -120,6 +120,9 @@ impl Run {
                 drop(recorder);
                 self.crash(random);
             }
+        }
+        if let Some(forest) = &self.forest {
+            forest.validate();
         }
         if random.one_in(10) {
             self.check_space();

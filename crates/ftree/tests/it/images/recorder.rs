@@ -12,7 +12,7 @@ use super::camera::Camera;
 use super::states::{Row, States};
 
 /// The forest, of which every change goes to the states as well.
-pub struct Recorder {
+pub(super) struct Recorder {
     pub forest: Arc<Forest>,
     pub states: Arc<States>,
     pub camera: Camera,

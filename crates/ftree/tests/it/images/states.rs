@@ -8,43 +8,43 @@ use parking_lot::Mutex;
 
 const TREES: u64 = 6;
 
-pub type Row = (Vec<u8>, Vec<u8>);
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
 /// `None`: there is no such tree.
 type Rows = Option<Vec<Row>>;
 
 /// The states after each batch and bulk load, oldest first.
-pub struct States {
+pub(crate) struct States {
     list: Mutex<Vec<ModelEngine>>,
 }
 
 impl States {
-    pub fn new(model: &ModelEngine) -> States {
+    pub(crate) fn new(model: &ModelEngine) -> States {
         States { list: Mutex::new(vec![model.reopen()]) }
     }
 
     /// The state after one more change.
-    pub fn push(&self, change: impl FnOnce(&ModelEngine) -> Result<()>) {
+    pub(crate) fn push(&self, change: impl FnOnce(&ModelEngine) -> Result<()>) {
         let mut list = self.list.lock();
         let next = list.last().expect("there is the first state").reopen();
         change(&next).expect("the model does what the forest did");
         list.push(next);
     }
 
-    pub fn newest(&self) -> usize {
+    pub(crate) fn newest(&self) -> usize {
         self.list.lock().len() - 1
     }
 
     #[allow(dead_code)]
-    pub fn model(&self, number: usize) -> ModelEngine {
+    pub(crate) fn model(&self, number: usize) -> ModelEngine {
         self.list.lock()[number].reopen()
     }
 
-    pub fn go_back_to(&self, number: usize) {
+    pub(crate) fn go_back_to(&self, number: usize) {
         self.list.lock().truncate(number + 1);
     }
 
     /// Which state from `floor` on an engine is in.
-    pub fn find(&self, floor: usize, engine: &dyn Engine) -> usize {
+    pub(crate) fn find(&self, floor: usize, engine: &dyn Engine) -> usize {
         let list = self.list.lock();
         let (applied, found) = (engine.applied(), dump(engine));
         let same = |(_, state): &(usize, &ModelEngine)| state.applied() == applied && dump(*state) == found;

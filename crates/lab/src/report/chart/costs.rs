@@ -4,7 +4,7 @@ use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::report::grid::{Grid, title, with};
 
 /// Metrics and their titles; `{}` is the unit.
-pub const COSTS: [(&str, &str); 9] = [
+pub(crate) const COSTS: [(&str, &str); 9] = [
     ("cpu_per_unit", "(CPU_utilization / QPS) * 1,000,000"),
     ("context_switches_per_unit", "context switch per {}"),
     ("server_cpu_us_per_unit", "CPU of the server's process per {}, microseconds"),
@@ -17,13 +17,13 @@ pub const COSTS: [(&str, &str); 9] = [
 ];
 
 /// Returns a metric's title for a unit; transactions are counted in TPS.
-pub fn cost_title(title: &str, unit: &str) -> String {
+pub(crate) fn cost_title(title: &str, unit: &str) -> String {
     let title = if unit == "transaction" { title.replace("QPS", "TPS") } else { title.to_owned() };
     title.replace("{}", unit)
 }
 
 /// Bars of one cost at a time.
-pub fn costs(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
+pub(crate) fn costs(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
     let dimension = grid.dimensions().first()?;
     let at = grid.choices(dimension).pop()?;
     let chart = |(metric, name): &(&str, &str)| {

@@ -9,7 +9,7 @@ use crate::results::{Clock, Phase};
 const OVER_TIME: [(&str, &str, bool); 2] = [("p50_us", "p50", false), ("p99_us", "p99", true)];
 
 /// p50 and p99 of each interval: for each kind at the largest step, for the unit at every step.
-pub fn latency_over_time(measured: &Measured<'_>) -> Option<ChartGroup> {
+pub(crate) fn latency_over_time(measured: &Measured<'_>) -> Option<ChartGroup> {
     let places: Vec<Place<'_>> = places(measured).into_iter().filter(|place| place.phase == Phase::Run).collect();
     let (last, others) = places.split_last()?;
     let kinds = kinds(measured, last);
@@ -61,7 +61,7 @@ const QUANTILES: [f64; 14] =
     [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999, 0.999999];
 
 /// The whole distribution of each kind at the largest step.
-pub fn percentiles(measured: &Measured<'_>) -> Option<ChartGroup> {
+pub(crate) fn percentiles(measured: &Measured<'_>) -> Option<ChartGroup> {
     let place = places(measured).into_iter().rfind(|place| place.phase == Phase::Run)?;
     let charts = kinds(measured, &place).iter().map(|kind| distribution(measured, &place, kind)).collect();
     let caption = "How slow the slowest part is: nine in ten operations are faster than the line at 90 %. The scale \

@@ -10,21 +10,23 @@ mod sizes;
 mod spread;
 mod timeline;
 
-pub use costs::{COSTS, cost_title, costs};
-pub use ladder::{ladders, published_ladder};
-pub use latency::{latency_over_time, percentiles};
-pub use over_time::{resources, throughput};
-pub use rounds::{ROUND, published_rounds, rounds};
-pub use sizes::{SIZES, last_sized, sizes};
-pub use spread::spreads;
-pub use timeline::timeline;
+pub(super) use costs::{COSTS, cost_title, costs};
+pub(super) use ladder::{ladders, published_ladder};
+pub(super) use latency::{latency_over_time, percentiles};
+pub(super) use over_time::{resources, throughput};
+pub(super) use rounds::{ROUND, published_rounds, rounds};
+pub(super) use sizes::{SIZES, last_sized, sizes};
+pub(super) use spread::spreads;
+pub(super) use timeline::timeline;
 
 use serde::Serialize;
+
+use super::grid::Spread;
 
 /// Form of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Shape {
+pub(super) enum Shape {
     Lines,
     Bars,
     /// A dot per interval and a line through the medians.
@@ -38,7 +40,7 @@ pub enum Shape {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Axis {
+pub(super) struct Axis {
     pub name: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
@@ -51,7 +53,7 @@ pub struct Axis {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Series {
+pub(super) struct Series {
     pub name: String,
     /// Decides the colour: one system has one colour on a page.
     pub system: String,
@@ -59,7 +61,8 @@ pub struct Series {
     pub published: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dashed: bool,
-    /// `[x, y]`; on a category axis x is the category's number. Of a time line `[begin, end, row]`.
+    /// `[x, y]`, of repeats `[x, median, lowest, highest]`; on a category axis x is the category's number. Of a time line
+    /// `[begin, end, row]`.
     pub points: Vec<Vec<Option<f64>>>,
     /// Texts of the points, where they have any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +71,7 @@ pub struct Series {
 
 /// An event over a chart of time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mark {
+pub(super) struct Mark {
     pub begin: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<f64>,
@@ -78,7 +81,7 @@ pub struct Mark {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Chart {
+pub(super) struct Chart {
     pub shape: Shape,
     /// Label of the choice in a group of several charts: `16 clients`.
     pub label: String,
@@ -90,18 +93,18 @@ pub struct Chart {
 }
 
 impl Chart {
-    pub fn new(shape: Shape, label: impl Into<String>, x: Axis, y: Axis) -> Chart {
+    pub(super) fn new(shape: Shape, label: impl Into<String>, x: Axis, y: Axis) -> Chart {
         Chart { shape, label: label.into(), x, y, series: Vec::new(), marks: Vec::new() }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }
 }
 
 /// A place on the page for one chart, or for one of several that the reader chooses.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ChartGroup {
+pub(super) struct ChartGroup {
     /// Unique on the page.
     pub id: String,
     pub title: String,
@@ -117,7 +120,13 @@ pub struct ChartGroup {
 
 impl ChartGroup {
     /// `None` when nothing would be drawn.
-    pub fn of(id: &str, title: &str, caption: &str, choose: &'static str, charts: Vec<Chart>) -> Option<ChartGroup> {
+    pub(super) fn of(
+        id: &str,
+        title: &str,
+        caption: &str,
+        choose: &'static str,
+        charts: Vec<Chart>,
+    ) -> Option<ChartGroup> {
         let charts: Vec<Chart> = charts.into_iter().filter(|chart| !chart.is_empty()).collect();
         let (id, title, caption) = (id.to_owned(), title.to_owned(), caption.to_owned());
         (!charts.is_empty()).then_some(ChartGroup {
@@ -133,32 +142,41 @@ impl ChartGroup {
 }
 
 impl ChartGroup {
-    pub fn first_chosen(self) -> ChartGroup {
+    pub(super) fn first_chosen(self) -> ChartGroup {
         ChartGroup { first_chosen: true, ..self }
     }
 }
 
 impl Axis {
-    pub fn of(name: &str) -> Axis {
+    pub(super) fn of(name: &str) -> Axis {
         Axis { name: name.to_owned(), ..Axis::default() }
     }
 
-    pub fn log(name: &str) -> Axis {
+    pub(super) fn log(name: &str) -> Axis {
         Axis { name: name.to_owned(), log: true, ..Axis::default() }
     }
 
-    pub fn categories(name: &str, categories: &[String]) -> Axis {
+    pub(super) fn categories(name: &str, categories: &[String]) -> Axis {
         Axis { name: name.to_owned(), categories: categories.to_vec(), ..Axis::default() }
     }
 }
 
 impl Series {
-    pub fn of(system: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+    pub(super) fn of(system: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
         let points = points.into_iter().map(|(x, y)| vec![Some(x), Some(y)]).collect();
         Series { name: system.to_owned(), system: system.to_owned(), points, ..Series::default() }
     }
 
-    pub fn named(self, name: String) -> Series {
+    pub(super) fn with_whiskers(system: &str, points: impl IntoIterator<Item = (f64, Spread)>) -> Series {
+        let point = |(x, Spread { lowest, median, highest })| match lowest < highest {
+            true => vec![Some(x), Some(median), Some(lowest), Some(highest)],
+            false => vec![Some(x), Some(median)],
+        };
+        let points = points.into_iter().map(point).collect();
+        Series { name: system.to_owned(), system: system.to_owned(), points, ..Series::default() }
+    }
+
+    pub(super) fn named(self, name: String) -> Series {
         Series { name, ..self }
     }
 }

@@ -7,7 +7,7 @@ use crate::report::measured::{Fold, Measured, Points, thin};
 use crate::results::{Phase, StepRecord};
 
 /// The steps of one name: the same place in the plan of each system.
-pub struct Place<'a> {
+pub(super) struct Place<'a> {
     pub name: &'a str,
     pub label: String,
     pub phase: Phase,
@@ -15,7 +15,7 @@ pub struct Place<'a> {
 }
 
 /// All places in the order of the run.
-pub fn places<'a>(measured: &Measured<'a>) -> Vec<Place<'a>> {
+pub(super) fn places<'a>(measured: &Measured<'a>) -> Vec<Place<'a>> {
     let mut places: Vec<Place<'a>> = Vec::new();
     for system in &measured.run.record.systems {
         for step in &system.steps {
@@ -35,7 +35,7 @@ pub fn places<'a>(measured: &Measured<'a>) -> Vec<Place<'a>> {
 }
 
 /// Throughput in each interval.
-pub fn throughput(measured: &Measured<'_>) -> Option<ChartGroup> {
+pub(crate) fn throughput(measured: &Measured<'_>) -> Option<ChartGroup> {
     let charts = places(measured).iter().map(|place| chart(measured, place)).collect();
     let caption = "Mean of each interval. Marks: what happened to the system of that colour; areas are stalls and \
                    events with a length.";
@@ -54,7 +54,7 @@ fn chart(measured: &Measured<'_>, place: &Place<'_>) -> Chart {
 }
 
 /// Returns the events during a step, in seconds since it began.
-pub fn marks(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<Mark> {
+pub(super) fn marks(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<Mark> {
     let mark = |event: &crate::results::Event| Mark {
         begin: event.t_s - step.begin_s,
         end: event.end_s.map(|end| end - step.begin_s),
@@ -66,7 +66,7 @@ pub fn marks(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<Ma
 }
 
 /// Returns the resource usage of machine and server: a chart per series.
-pub fn resources(measured: &Measured<'_>) -> Option<ChartGroup> {
+pub(crate) fn resources(measured: &Measured<'_>) -> Option<ChartGroup> {
     let place = places(measured).into_iter().rfind(|place| place.phase == Phase::Run)?;
     let mut names: Vec<&str> = place
         .steps

@@ -5,9 +5,9 @@ use crate::report::Table;
 use crate::report::grid::{Grid, label, with};
 
 /// Name of the setting of steps that follow each other on the same data.
-pub const ROUND: &str = "round";
+pub(crate) const ROUND: &str = "round";
 
-pub fn rounds(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
+pub(crate) fn rounds(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
     let dimension = grid.dimensions().iter().find(|dimension| dimension.name == ROUND)?;
     let chart = |at: &_| {
         let x = Axis::of("round");
@@ -27,7 +27,7 @@ pub fn rounds(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
 }
 
 /// The founding text's own lines: a table whose columns are its rounds.
-pub fn published_rounds(table: &Table) -> Option<ChartGroup> {
+pub(crate) fn published_rounds(table: &Table) -> Option<ChartGroup> {
     let mut chart = Chart::new(Shape::Lines, "", Axis::of(&table.legend), Axis::of("queries per second"));
     for row in &table.rows {
         let round = |column: usize| table.columns.get(column)?.parse().ok();

@@ -4,7 +4,7 @@ use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::results::{Record, StepRecord};
 
 /// Metrics of a step and their labels.
-pub const SIZES: [(&str, &str); 7] = [
+pub(crate) const SIZES: [(&str, &str); 7] = [
     ("data_bytes", "data"),
     ("storage_bytes", "storage size"),
     ("index_bytes", "indexes"),
@@ -15,11 +15,11 @@ pub const SIZES: [(&str, &str); 7] = [
 ];
 
 /// The last step of a system that knows a size.
-pub fn last_sized(steps: &[StepRecord]) -> Option<&StepRecord> {
+pub(crate) fn last_sized(steps: &[StepRecord]) -> Option<&StepRecord> {
     steps.iter().rev().find(|step| SIZES.iter().any(|(metric, _)| step.metric(metric).is_some()))
 }
 
-pub fn sizes(record: &Record) -> Option<ChartGroup> {
+pub(crate) fn sizes(record: &Record) -> Option<ChartGroup> {
     let steps: Vec<(&str, &StepRecord)> =
         record.systems.iter().filter_map(|system| Some((system.name.as_str(), last_sized(&system.steps)?))).collect();
     let known = SIZES.iter().filter(|(metric, _)| steps.iter().any(|(_, step)| step.metric(metric).is_some()));

@@ -13,7 +13,7 @@ const INTERVAL_S: f64 = 10.0;
 const INTERVALS_MIN: f64 = 5.0;
 
 /// Box, jitter and scatter plots across each dimension; across systems alone where nothing else differs.
-pub fn spreads(measured: &Measured<'_>, grid: &Grid<'_>, unit: &str) -> Vec<ChartGroup> {
+pub(crate) fn spreads(measured: &Measured<'_>, grid: &Grid<'_>, unit: &str) -> Vec<ChartGroup> {
     let alone = Dimension { name: String::new(), values: vec![String::new()] };
     let dimensions = if grid.dimensions().is_empty() { std::slice::from_ref(&alone) } else { grid.dimensions() };
     let dimensions = dimensions.iter().filter(|dimension| dimension.name != super::rounds::ROUND);
@@ -118,7 +118,7 @@ fn width(points: &[(f64, f64)]) -> f64 {
 }
 
 /// The throughput of a step's intervals of ten seconds, or of those recorded where the step is short.
-pub fn intervals(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<f64> {
+pub(super) fn intervals(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<f64> {
     let points = measured.rate(system, step);
     let binned = if width(&points) < INTERVAL_S { points } else { bins(&points, INTERVAL_S, Fold::Mean) };
     binned.into_iter().map(|(_, value)| value).collect()

@@ -3,7 +3,7 @@
 use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::results::{Event, EventKind, Phase, Run, StepRecord};
 
-pub fn timeline(run: &Run) -> Option<ChartGroup> {
+pub(crate) fn timeline(run: &Run) -> Option<ChartGroup> {
     let systems: Vec<(&str, &StepRecord)> = run
         .record
         .systems

@@ -7,13 +7,13 @@ use crate::report::chart::ChartGroup;
 
 /// Chart groups of a page, in the order they were placed.
 #[derive(Debug, Default)]
-pub struct ChartData {
+pub(super) struct ChartData {
     data: Map<String, Value>,
 }
 
 impl ChartData {
     /// Returns the HTML of a chart group; its data is kept for the page's end.
-    pub fn place(&mut self, group: &ChartGroup) -> String {
+    pub(super) fn place(&mut self, group: &ChartGroup) -> String {
         let (id, title, caption) = (escaped(&group.id), escaped(&group.title), escaped(&group.caption));
         let chosen = if group.first_chosen { 0 } else { group.charts.len().saturating_sub(1) };
         let charts = serde_json::to_value(&group.charts).unwrap_or(Value::Null);
@@ -32,7 +32,7 @@ impl ChartData {
     }
 
     /// All data, ready for a script element.
-    pub fn json(&self, systems: &[&str]) -> String {
+    pub(super) fn json(&self, systems: &[&str]) -> String {
         in_script(&json!({ "systems": systems, "figures": self.data }).to_string())
     }
 }

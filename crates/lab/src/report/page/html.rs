@@ -2,7 +2,7 @@
 
 use crate::results::{Row, Table};
 
-pub fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -18,12 +18,12 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Returns JSON that can be embedded in a script element: nothing in it closes the element.
-pub fn in_script(json: &str) -> String {
+pub(super) fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
 /// A table that scrolls sideways by itself where it is wider than the page.
-pub fn table(table: &Table) -> String {
+pub(super) fn table(table: &Table) -> String {
     let column = |column: &String| format!("<th scope=\"col\">{}</th>", escaped(column));
     let head: String = table.columns.iter().map(column).collect();
     let rows: String = table.rows.iter().map(|row| table_row(row, table.columns.len())).collect();
@@ -46,18 +46,18 @@ fn table_row(row: &Row, columns: usize) -> String {
 }
 
 /// Terms and their explanations.
-pub fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+pub(super) fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let one = |(name, value): (&str, &str)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(value));
     format!("<dl class=\"facts\">{}</dl>\n", facts.into_iter().map(one).collect::<String>())
 }
 
-pub fn list(items: &[String]) -> String {
+pub(super) fn list(items: &[String]) -> String {
     let items: String = items.iter().map(|item| format!("<li>{}</li>", escaped(item))).collect();
     format!("<ul>{items}</ul>\n")
 }
 
 /// Returns preformatted text, collapsed.
-pub fn folded(summary: &str, text: &str) -> String {
+pub(super) fn folded(summary: &str, text: &str) -> String {
     let (summary, text) = (escaped(summary), escaped(text));
     format!("<details><summary>{summary}</summary><pre tabindex=\"0\">{text}</pre></details>\n")
 }

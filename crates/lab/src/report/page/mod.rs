@@ -11,10 +11,10 @@ pub(crate) use html::escaped;
 pub use index::{Entry, index};
 pub(crate) use shell::{Shell, shell};
 
-use super::heading::{Heading, ending};
+use super::heading::Heading;
 use super::measured::Measured;
 use super::published::Published;
-use crate::results::{Ending, Run};
+use crate::results::Run;
 use charts::ChartData;
 use sections::Section;
 
@@ -36,13 +36,11 @@ pub fn page(run: &Run) -> String {
 
 fn header(run: &Run) -> String {
     let heading = Heading::of(run);
-    let warning = match run.record.ending {
-        Ending::Complete => String::new(),
-        other => format!("<p class=\"warning\" role=\"status\">{}</p>", escaped(ending(other))),
-    };
+    let warning = |text: &String| format!("<p class=\"warning\" role=\"status\">{}</p>", escaped(text));
+    let warnings: String = super::heading::warnings(run).iter().map(warning).collect();
     let facts = heading.facts.iter().map(|(name, value)| (*name, value.as_str()));
     format!(
-        "<header><h1>{}</h1><p class=\"about\">{}</p>{warning}{}</header>\n",
+        "<header><h1>{}</h1><p class=\"about\">{}</p>{warnings}{}</header>\n",
         escaped(&run.record.experiment),
         escaped(&run.record.about),
         html::facts(facts)

@@ -11,14 +11,14 @@ use crate::report::published::Published;
 use crate::results::{Event, EventKind, Phase, Run, Table};
 
 #[derive(Debug)]
-pub struct Section {
+pub(super) struct Section {
     pub id: &'static str,
     pub title: &'static str,
     pub html: String,
 }
 
 /// All sections with something in them.
-pub fn all(measured: &Measured<'_>, published: Option<&Published>, charts: &mut ChartData) -> Vec<Section> {
+pub(super) fn all(measured: &Measured<'_>, published: Option<&Published>, charts: &mut ChartData) -> Vec<Section> {
     let tables = tables(measured.run);
     let page = Contents { measured, published, tables: &tables };
     let sections = [

@@ -10,7 +10,7 @@ const STYLE: &str = include_str!("../../../assets/report.css");
 const CHARTS: &str = include_str!("../../../assets/charts.js");
 
 #[derive(Debug)]
-pub struct Shell<'a> {
+pub(crate) struct Shell<'a> {
     pub title: &'a str,
     pub body: &'a str,
     /// JSON for the script, already fit for a script element.
@@ -21,7 +21,7 @@ pub struct Shell<'a> {
     pub live: bool,
 }
 
-pub fn shell(page: &Shell<'_>) -> String {
+pub(crate) fn shell(page: &Shell<'_>) -> String {
     let connect = if page.live { " connect-src 'self';" } else { "" };
     let library = if page.script.is_empty() { "" } else { ECHARTS };
     format!(

@@ -75,7 +75,7 @@ fn id_range() -> DocBuf {
 }
 
 /// The row as it is loaded: `_id` is an int64 (spec/workloads.md 2.2).
-pub fn loaded_document(row: &Row) -> DocBuf {
+pub(super) fn loaded_document(row: &Row) -> DocBuf {
     DocBuf::new().with("_id", row.id).with("k", row.k).with("c", row.c.as_str()).with("pad", row.pad.as_str())
 }
 

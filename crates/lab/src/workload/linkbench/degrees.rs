@@ -53,7 +53,7 @@ const POINTS: [(u32, f64); 44] = [
 ];
 
 /// LinkBench's seed for out-degrees; correlated access uses it too, so that busy nodes have many links.
-pub const SEED: i64 = 20343988438726021;
+pub(super) const SEED: i64 = 20343988438726021;
 
 /// Distribution of a node's links over link types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! java.util.Random's integers: the shufflers' offsets come from it (spec/workloads.md 1.4).
 
 #[derive(Clone, Debug)]
-pub struct JavaRandom(u64);
+pub(super) struct JavaRandom(u64);
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const MASK: u64 = (1 << 48) - 1;
 
 impl JavaRandom {
-    pub fn new(seed: i64) -> JavaRandom {
+    pub(super) fn new(seed: i64) -> JavaRandom {
         JavaRandom((seed as u64 ^ MULTIPLIER) & MASK)
     }
 
@@ -17,7 +17,7 @@ impl JavaRandom {
     }
 
     /// Uniform in `0..bound`; bound is above 0.
-    pub fn below(&mut self, bound: i32) -> i32 {
+    pub(super) fn below(&mut self, bound: i32) -> i32 {
         if bound & -bound == bound {
             return ((i64::from(bound) * i64::from(self.bits(31))) >> 31) as i32;
         }

@@ -9,7 +9,7 @@ use super::{Count, FIRST_LINK_TYPE, Link, LinkOperation, Node, Plan, now_ms};
 use crate::workload::{Client, Execute, Operation, Random, Unit};
 
 /// The stream of nodes and `threads` streams of links.
-pub fn streams(plan: &Plan, threads: usize) -> Vec<Box<dyn Client>> {
+pub(super) fn streams(plan: &Plan, threads: usize) -> Vec<Box<dyn Client>> {
     // Chunks are queued highest first; the number is that of the next one's first id.
     let last_chunk = (plan.last_id - plan.first_id) / plan.chunk;
     let queue = Arc::new(AtomicI64::new(last_chunk));

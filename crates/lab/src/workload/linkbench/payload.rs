@@ -5,7 +5,7 @@ use crate::workload::Random;
 
 /// One generator per thread; its motif differs from the others'.
 #[derive(Clone, Debug)]
-pub struct Payload {
+pub(super) struct Payload {
     ln_median: f64,
     bytes_max: usize,
     first_byte: u8,
@@ -18,11 +18,11 @@ pub struct Payload {
 const CHUNK: usize = 128;
 
 impl Payload {
-    pub fn links(median: f64, motif_bytes: usize, random: &mut Random) -> Payload {
+    pub(super) fn links(median: f64, motif_bytes: usize, random: &mut Random) -> Payload {
         Payload::new(median, 254, (32, 100), 0.225, motif_bytes, random)
     }
 
-    pub fn nodes(median: f64, motif_bytes: usize, random: &mut Random) -> Payload {
+    pub(super) fn nodes(median: f64, motif_bytes: usize, random: &mut Random) -> Payload {
         Payload::new(median, 1_048_575, (50, 220), 0.63, motif_bytes, random)
     }
 
@@ -51,7 +51,7 @@ impl Payload {
     }
 
     /// Fills `data` with the next payload.
-    pub fn fill(&self, random: &mut Random, data: &mut Vec<u8>) {
+    pub(super) fn fill(&self, random: &mut Random, data: &mut Vec<u8>) {
         data.clear();
         let size = self.size(random);
         while data.len() < size {

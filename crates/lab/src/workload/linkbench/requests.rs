@@ -13,7 +13,7 @@ const LIST_LIMIT: i64 = 10_000;
 /// Lists remembered by a requester.
 const HISTORY_MAX: usize = 2048;
 
-pub struct Requester {
+pub(super) struct Requester {
     plan: Plan,
     access: Arc<Access>,
     next_id: Arc<AtomicI64>,
@@ -27,7 +27,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    pub fn new(plan: Plan, access: Arc<Access>, next_id: Arc<AtomicI64>, seed: u64) -> Requester {
+    pub(super) fn new(plan: Plan, access: Arc<Access>, next_id: Arc<AtomicI64>, seed: u64) -> Requester {
         let mut random = Random::new(seed);
         let links = Payload::links(plan.link_bytes, plan.link_motif_bytes(), &mut random);
         let nodes = Payload::nodes(plan.node_bytes, 512, &mut random);

@@ -6,7 +6,7 @@ const GROUPS_MAX: u64 = 1024;
 
 /// A permutation of `0..n`.
 #[derive(Clone, Debug)]
-pub struct Shuffler {
+pub(super) struct Shuffler {
     n: u64,
     groups: u64,
     offsets: Vec<u64>,
@@ -14,18 +14,18 @@ pub struct Shuffler {
 
 impl Shuffler {
     /// Requires n above 0 and below 2^31, as the original.
-    pub fn new(seed: i64, n: u64) -> Shuffler {
+    pub(super) fn new(seed: i64, n: u64) -> Shuffler {
         let groups = GROUPS_MAX.min(n);
         let mut random = JavaRandom::new(seed);
         let size = (n / groups) as i32;
         Shuffler { n, groups, offsets: (0..groups).map(|_| random.below(size) as u64).collect() }
     }
 
-    pub fn forward(&self, i: u64) -> u64 {
+    pub(super) fn forward(&self, i: u64) -> u64 {
         self.rotated(i, |offset, _| offset)
     }
 
-    pub fn inverse(&self, i: u64) -> u64 {
+    pub(super) fn inverse(&self, i: u64) -> u64 {
         self.rotated(i, |offset, size| size - offset)
     }
 

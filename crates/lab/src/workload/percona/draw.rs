@@ -6,7 +6,7 @@ use crate::workload::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Distribution {
+pub(super) enum Distribution {
     /// The default of 2016: three draws of four from the hundredth in the middle.
     Special,
     Uniform,
@@ -21,7 +21,7 @@ const ITERATIONS: u64 = 12;
 impl Distribution {
     /// Returns a number in `from..=to`. `special` returns 0 if there is only one, which is how a run on one table addresses
     /// a table that does not exist.
-    pub fn draw(self, from: u64, to: u64, random: &mut Random) -> u64 {
+    pub(super) fn draw(self, from: u64, to: u64, random: &mut Random) -> u64 {
         let count = to.saturating_sub(from) + 1;
         match self {
             Distribution::Special if from >= to => 0,

@@ -15,7 +15,7 @@ const SCRAMBLED_SUM: f64 = 26.46902820178302;
 
 /// One client's choice. The keys are `0..=keys.last()`.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub(super) struct Choice {
     sort: Sort,
     keys: Arc<KeyCounter>,
     loaded: u64,
@@ -46,7 +46,7 @@ enum Sort {
 }
 
 impl Choice {
-    pub fn new(plan: &Plan, keys: Arc<KeyCounter>) -> Choice {
+    pub(super) fn new(plan: &Plan, keys: Arc<KeyCounter>) -> Choice {
         let loaded = plan.records_loaded().max(1);
         let exact = || Sort::Exact { zipf: ExactZipf::new(loaded, SHAPE), permutation: Permutation::of(loaded) };
         let sort = match (plan.requestdistribution, plan.mode) {
@@ -68,7 +68,7 @@ impl Choice {
     }
 
     /// The number of a key that is in the database.
-    pub fn next(&mut self, random: &mut Random) -> u64 {
+    pub(super) fn next(&mut self, random: &mut Random) -> u64 {
         let last = self.keys.last();
         loop {
             let key = self.draw(random, last);

@@ -18,7 +18,7 @@ pub fn fnv(number: u64) -> u64 {
 }
 
 /// Replaces `name` by the key of record `number`.
-pub fn write_key(plan: &Plan, number: u64, name: &mut String) {
+pub(super) fn write_key(plan: &Plan, number: u64, name: &mut String) {
     name.clear();
     // Writing to a String cannot fail.
     let _ = match plan.insertorder {
@@ -29,7 +29,7 @@ pub fn write_key(plan: &Plan, number: u64, name: &mut String) {
 
 /// Which key is next, and up to which all are in the database. Shared by the clients of a run.
 #[derive(Debug)]
-pub struct KeyCounter {
+pub(super) struct KeyCounter {
     next: AtomicU64,
     /// All below were acknowledged.
     acknowledged: AtomicU64,
@@ -38,22 +38,22 @@ pub struct KeyCounter {
 }
 
 impl KeyCounter {
-    pub fn new(first: u64) -> KeyCounter {
+    pub(super) fn new(first: u64) -> KeyCounter {
         KeyCounter { next: AtomicU64::new(first), acknowledged: AtomicU64::new(first), pending: Mutex::default() }
     }
 
     /// Continues after the `count` existing keys.
-    pub fn resume(&self, count: u64) {
+    pub(super) fn resume(&self, count: u64) {
         self.next.fetch_max(count, Ordering::Relaxed);
         self.acknowledged.fetch_max(count, Ordering::Relaxed);
     }
 
-    pub fn take(&self) -> u64 {
+    pub(super) fn take(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Marks the key as in the database or abandoned: in both cases later keys need not wait for it.
-    pub fn acknowledge(&self, key: u64) {
+    pub(super) fn acknowledge(&self, key: u64) {
         let mut pending = self.pending.lock();
         pending.insert(key);
         let mut end = self.acknowledged.load(Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl KeyCounter {
     }
 
     /// The last key that is there together with all before it.
-    pub fn last(&self) -> u64 {
+    pub(super) fn last(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed).saturating_sub(1)
     }
 }

@@ -13,7 +13,7 @@ use crate::mock_server;
 
 /// Behaviour of the server's replies to every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub(crate) enum Answers {
     /// Queries find something visible, updates match.
     Found,
     /// Queries find nothing, upserts insert.
@@ -21,14 +21,14 @@ pub enum Answers {
 }
 
 /// A session on a server that keeps what it is sent.
-pub struct Capture {
+pub(crate) struct Capture {
     /// Bodies with their document sequences put in as arrays.
     commands: Arc<Mutex<Vec<DocBuf>>>,
     session: Box<dyn Session>,
 }
 
 impl Capture {
-    pub fn new(answers: Answers) -> Capture {
+    pub(crate) fn new(answers: Answers) -> Capture {
         let commands = Arc::new(Mutex::new(Vec::new()));
         let (nothing, kept) = (answers == Answers::Nothing, commands.clone());
         let address = mock_server::start(move |command| {
@@ -42,33 +42,33 @@ impl Capture {
         Capture { commands, session }
     }
 
-    pub fn session(&mut self) -> &mut dyn Session {
+    pub(crate) fn session(&mut self) -> &mut dyn Session {
         &mut *self.session
     }
 
     /// Runs one unit of a stream; failures of its operations end the test.
-    pub fn unit(&mut self, client: &mut dyn Client) -> Unit {
+    pub(crate) fn unit(&mut self, client: &mut dyn Client) -> Unit {
         client.unit(&mut |operation| {
             Some(self.session.execute(operation).unwrap_or_else(|failure| panic!("{operation:?}: {failure}")))
         })
     }
 
     /// Returns the commands sent since the last call.
-    pub fn taken(&mut self) -> Vec<DocBuf> {
+    pub(crate) fn taken(&mut self) -> Vec<DocBuf> {
         std::mem::take(&mut *self.commands.lock().unwrap())
     }
 
     /// The forms of what was sent since the last time.
-    pub fn forms(&mut self) -> Vec<String> {
+    pub(crate) fn forms(&mut self) -> Vec<String> {
         self.taken().iter().map(|command| form(command.as_doc())).collect()
     }
 }
 
-pub fn workload(name: &str, mode: Mode, settings: serde_json::Value) -> Box<dyn Workload> {
+pub(crate) fn workload(name: &str, mode: Mode, settings: serde_json::Value) -> Box<dyn Workload> {
     build(name, mode, settings.as_object().unwrap()).unwrap()
 }
 
-pub fn client(workload: &dyn Workload, seed: u64) -> Box<dyn Client> {
+pub(crate) fn client(workload: &dyn Workload, seed: u64) -> Box<dyn Client> {
     workload.client(Place { number: 0, of: workload.threads(1) }, seed)
 }
 
@@ -146,7 +146,7 @@ const LITERAL: [&str; 18] = [
 ];
 
 /// A command with types in place of values.
-pub fn form(command: Doc<'_>) -> String {
+pub(crate) fn form(command: Doc<'_>) -> String {
     let mut text = String::new();
     write_document(command, false, true, &mut text);
     text

@@ -8,12 +8,12 @@ use arbor_bson::DocBuf;
 use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
 
 /// Starts the server, which lives as long as the test. Returns its address.
-pub fn start(answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static) -> String {
+pub(crate) fn start(answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static) -> String {
     start_over(|socket| socket, answer)
 }
 
 /// Like [`start`], but over the channel that `channel` makes of each socket.
-pub fn start_over<S: Read + Write>(
+pub(crate) fn start_over<S: Read + Write>(
     channel: impl Fn(TcpStream) -> S + Send + Sync + 'static,
     answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static,
 ) -> String {

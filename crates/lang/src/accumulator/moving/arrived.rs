@@ -11,7 +11,7 @@ use crate::expression::Evaluated;
 
 /// Which values count.
 #[derive(Clone, Copy, Debug)]
-pub enum Part {
+pub(crate) enum Part {
     /// All but missing ones.
     Present,
     First(usize),
@@ -19,7 +19,7 @@ pub enum Part {
 }
 
 #[derive(Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     part: Part,
     /// None: a missing value that does not count.
     values: VecDeque<Option<Value>>,
@@ -27,7 +27,7 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    pub fn new(part: Part) -> Arrived {
+    pub(crate) fn new(part: Part) -> Arrived {
         Arrived { part, values: VecDeque::new(), bytes: 0 }
     }
 }

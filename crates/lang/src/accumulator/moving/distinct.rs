@@ -12,7 +12,7 @@ use crate::expression::Evaluated;
 use crate::{Collation, Result};
 
 #[derive(Debug)]
-pub struct Distinct {
+pub(crate) struct Distinct {
     collation: Collation,
     /// Key that identifies the value, and the value; `None` if it is missing.
     rows: VecDeque<Option<(Arc<[u8]>, Value)>>,
@@ -26,7 +26,7 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    pub fn new(collation: &Collation) -> Distinct {
+    pub(crate) fn new(collation: &Collation) -> Distinct {
         let (rows, places, firsts) = (VecDeque::new(), HashMap::new(), BTreeSet::new());
         Distinct { collation: collation.clone(), rows, gone: 0, places, firsts, bytes: 0 }
     }

@@ -12,7 +12,7 @@ use crate::accumulator::value_bytes;
 use crate::expression::{Evaluated, not_a_document};
 
 #[derive(Debug, Default)]
-pub struct Merged {
+pub(crate) struct Merged {
     /// The names of each row's fields.
     rows: VecDeque<Vec<Arc<str>>>,
     fields: HashMap<Arc<str>, VecDeque<Field>>,

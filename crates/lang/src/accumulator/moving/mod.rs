@@ -26,11 +26,11 @@ use arbor_bson::{Doc, Value};
 use crate::Result;
 use crate::expression::Evaluated;
 
-pub use arrived::{Arrived, Part};
-pub use distinct::Distinct;
-pub use merged::Merged;
-pub use ordered::{End, Order, Ordered};
-pub use ranked::Ranked;
+pub(super) use arrived::{Arrived, Part};
+pub(super) use distinct::Distinct;
+pub(super) use merged::Merged;
+pub(super) use ordered::{End, Order, Ordered};
+pub(super) use ranked::Ranked;
 
 /// The rows of a window, first in, first out.
 pub trait Moving: std::fmt::Debug + Send {

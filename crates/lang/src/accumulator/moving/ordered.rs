@@ -12,7 +12,7 @@ use crate::{Collation, Result, SortPattern};
 
 /// Sort criterion of the rows. Equal rows keep their order of arrival.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub(crate) enum Order {
     /// The values, of which null and missing ones do not count.
     Values { descending: bool, collation: Collation },
     /// The documents.
@@ -21,7 +21,7 @@ pub enum Order {
 
 /// Which values of the order are the result.
 #[derive(Clone, Copy, Debug)]
-pub struct End {
+pub(crate) struct End {
     /// The last ones, not the first ones.
     pub bottom: bool,
     /// None: one, without an array around it.
@@ -29,7 +29,7 @@ pub struct End {
 }
 
 #[derive(Debug)]
-pub struct Ordered {
+pub(crate) struct Ordered {
     order: Order,
     end: End,
     /// The places of the rows in the order; none for one that does not count.
@@ -43,7 +43,7 @@ pub struct Ordered {
 type Place = (Vec<u8>, u64);
 
 impl Ordered {
-    pub fn new(order: Order, end: End) -> Ordered {
+    pub(crate) fn new(order: Order, end: End) -> Ordered {
         Ordered { order, end, rows: VecDeque::new(), entered: 0, values: BTreeMap::new(), bytes: 0 }
     }
 

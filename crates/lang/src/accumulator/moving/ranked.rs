@@ -13,7 +13,7 @@ use crate::expression::Evaluated;
 const CHUNK_MAX: usize = 1024;
 
 #[derive(Debug)]
-pub struct Ranked {
+pub(crate) struct Ranked {
     percentile: Percentile,
     /// None: no number.
     rows: VecDeque<Option<f64>>,
@@ -73,7 +73,7 @@ impl Sorted {
 }
 
 impl Ranked {
-    pub fn new(percentile: &Percentile) -> Ranked {
+    pub(crate) fn new(percentile: &Percentile) -> Ranked {
         Ranked { percentile: percentile.clone(), rows: VecDeque::new(), numbers: Sorted::default() }
     }
 }

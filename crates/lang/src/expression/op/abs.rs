@@ -16,7 +16,7 @@ use crate::expression::Evaluated;
 use crate::expression::arithmetic::numeric;
 use crate::{Error, Result};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$abs", value, |number| {
         Ok(match number {
             Number::Int32(v) => v.checked_abs().map_or(Number::Int64(i64::from(v).abs()), Number::Int32),

@@ -12,6 +12,6 @@ use crate::expression::real::Function;
 
 const FUNCTION: Function = Function { double: f64::acosh, decimal: |math, x| math.acosh(x, None) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     within("$acosh", value, ("[1,inf]", |v| v >= 1.0), FUNCTION)
 }

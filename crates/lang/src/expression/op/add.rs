@@ -18,7 +18,7 @@ use arbor_bson::{Number, Value, ValueRef};
 use crate::expression::Evaluated;
 use crate::{Code, Error, Result};
 
-pub fn eval(terms: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(terms: Vec<Evaluated>) -> Result<Evaluated> {
     let mut sum = Number::Int32(0);
     let mut date = None;
     for term in &terms {
@@ -45,12 +45,11 @@ pub fn eval(terms: Vec<Evaluated>) -> Result<Evaluated> {
 }
 
 /// A date some milliseconds later; fractions are rounded.
-pub fn shift(millis: i64, by: Number) -> Result<i64> {
+pub(super) fn shift(millis: i64, by: Number) -> Result<i64> {
     let by = match by {
-        Number::Double(v) => Number::Double(v.round()),
-        other => other,
+        Number::Double(v) => Number::Double(v.round()).to_i64_truncated(),
+        Number::Decimal(v) => v.to_i64_rounded(),
+        whole => whole.to_i64_truncated(),
     };
-    by.to_i64_truncated()
-        .and_then(|by| millis.checked_add(by))
-        .ok_or_else(|| Error::new(Code::OVERFLOW, "date overflow in $add"))
+    by.and_then(|by| millis.checked_add(by)).ok_or_else(|| Error::new(Code::OVERFLOW, "date overflow in $add"))
 }

@@ -18,7 +18,7 @@ use crate::expression::{Environment, Evaluated, Expression, Special};
 #[derive(Debug)]
 struct And(Vec<Expression>);
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     Ok(Expression::Special(Arc::new(And(parser.arguments(value)?))))
 }
 

@@ -11,7 +11,7 @@ use arbor_bson::ValueRef;
 use crate::expression::{Evaluated, is_true};
 use crate::{Error, Result};
 
-pub fn eval(array: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(array: Evaluated) -> Result<Evaluated> {
     match array.get() {
         Some(ValueRef::Array(elements)) => Ok(elements.iter().any(is_true).into()),
         _ => {

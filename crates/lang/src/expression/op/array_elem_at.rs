@@ -15,7 +15,7 @@ use arbor_bson::{Array, ValueRef};
 use crate::expression::Evaluated;
 use crate::{Error, Result, number, text};
 
-pub fn eval<'a>(array: Evaluated<'a>, at: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(array: Evaluated<'a>, at: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if array.is_nullish() || at.is_nullish() {
         return Ok(Evaluated::null());
     }
@@ -43,7 +43,10 @@ fn element(elements: Array<'_>, position: i64) -> Option<ValueRef<'_>> {
 }
 
 /// One element of an array, borrowed when the array is.
-pub fn pick<'a>(array: Evaluated<'a>, choose: impl for<'x> Fn(Array<'x>) -> Option<ValueRef<'x>>) -> Evaluated<'a> {
+pub(super) fn pick<'a>(
+    array: Evaluated<'a>,
+    choose: impl for<'x> Fn(Array<'x>) -> Option<ValueRef<'x>>,
+) -> Evaluated<'a> {
     match array {
         Evaluated::Borrowed(ValueRef::Array(array)) => choose(array).map_or(Evaluated::Missing, Evaluated::Borrowed),
         other => match other.get() {

@@ -19,7 +19,7 @@ use crate::expression::Evaluated;
 use crate::stop::tick;
 use crate::{Error, Result, text};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     let pairs = match value.get() {
         _ if value.is_nullish() => return Ok(Evaluated::null()),
         Some(ValueRef::Array(pairs)) => pairs,
@@ -43,7 +43,8 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
             }
         };
         if name.contains('\0') {
-            return Err(Error::location(4940400, "Key field cannot contain an embedded null byte"));
+            let code = if matches!(item, ValueRef::Array(_)) { 4940400 } else { 4940401 };
+            return Err(Error::location(code, "Key field cannot contain an embedded null byte"));
         }
         tick()?;
         let place = *places.entry(name).or_insert(fields.len());

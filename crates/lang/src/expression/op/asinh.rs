@@ -11,6 +11,6 @@ use crate::expression::real::Function;
 
 const FUNCTION: Function = Function { double: f64::asinh, decimal: |math, x| math.asinh(x, None) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$asinh", value, |number| Ok(FUNCTION.of(number)))
 }

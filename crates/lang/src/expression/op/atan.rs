@@ -12,6 +12,6 @@ use crate::expression::real::Function;
 
 const FUNCTION: Function = Function { double: f64::atan, decimal: |math, x| math.atan(x, None) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$atan", value, |number| Ok(FUNCTION.of(number)))
 }

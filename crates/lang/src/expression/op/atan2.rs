@@ -12,7 +12,7 @@ use crate::expression::Evaluated;
 use crate::expression::real::of_two;
 use crate::{Error, Result};
 
-pub fn eval<'a>(y: Evaluated<'a>, x: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(y: Evaluated<'a>, x: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if y.is_nullish() || x.is_nullish() {
         return Ok(Evaluated::null());
     }

@@ -12,6 +12,6 @@ use crate::expression::real::Function;
 
 const FUNCTION: Function = Function { double: f64::atanh, decimal: |math, x| math.atanh(x, None) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     within("$atanh", value, ("[-1,1]", |v| (-1.0..=1.0).contains(&v)), FUNCTION)
 }

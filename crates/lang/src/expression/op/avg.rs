@@ -13,7 +13,7 @@ use crate::accumulator::Avg;
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut avg = Avg::default();
     for_each(&arguments, |value| Number::of(value).into_iter().for_each(|number| avg.add_number(number)));
     Ok(avg.mean().into())

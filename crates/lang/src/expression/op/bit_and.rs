@@ -12,6 +12,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::bitwise::combine;
 
-pub fn eval(operands: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(operands: Vec<Evaluated>) -> Result<Evaluated> {
     combine("$bitAnd", operands, -1, |a, b| a & b)
 }

@@ -14,7 +14,7 @@ use crate::expression::Evaluated;
 use crate::text::type_name;
 use crate::{Error, Result};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     match value.get() {
         _ if value.is_nullish() => Ok(Evaluated::null()),
         Some(ValueRef::Int32(v)) => Ok((!v).into()),

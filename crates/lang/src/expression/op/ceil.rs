@@ -13,6 +13,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::{Rounding, numeric, round};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$ceil", value, |number| Ok(round(number, 0, Rounding::Up)))
 }

@@ -9,6 +9,6 @@
 use crate::expression::Evaluated;
 use crate::{Collation, Result};
 
-pub fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
     Ok((a.compare(&b, collation) as i32).into())
 }

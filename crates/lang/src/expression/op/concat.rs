@@ -12,7 +12,7 @@ use crate::expression::Evaluated;
 use crate::stop::check_growth;
 use crate::{Error, Result};
 
-pub fn eval(strings: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(strings: Vec<Evaluated>) -> Result<Evaluated> {
     let mut all = String::new();
     for string in &strings {
         match string.get() {

@@ -12,7 +12,7 @@ use crate::expression::Evaluated;
 use crate::stop::check_growth;
 use crate::{Error, Result};
 
-pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
     let mut all = ArrayBuf::new();
     for array in &arrays {
         match array.get() {

@@ -24,7 +24,7 @@ struct Cond {
     otherwise: Expression,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let [condition, then, otherwise] = match value {
         ValueRef::Document(_) => {
             let named = Named::read(name, value, &["if", "then", "else"], 17083, 17083)?;

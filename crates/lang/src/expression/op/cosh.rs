@@ -11,6 +11,6 @@ use crate::expression::real::{Function, exponential};
 
 const FUNCTION: Function = Function { double: f64::cosh, decimal: |math, x| exponential(x, || math.cosh(x, None)) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$cosh", value, |number| Ok(FUNCTION.of(number)))
 }

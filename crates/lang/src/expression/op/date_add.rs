@@ -20,7 +20,7 @@ use crate::expression::date_input::zone_of;
 use crate::expression::date_unit::Unit;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special, date};
-use crate::{Code, Error, Result, number};
+use crate::{Error, Result, number};
 
 #[derive(Debug)]
 struct DateAdd {
@@ -32,12 +32,17 @@ struct DateAdd {
     sign: i64,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_signed(name, value, parser, 1)
 }
 
 /// `$dateSubtract` is the same with a sign of -1.
-pub fn parse_signed(operator: &'static str, value: ValueRef, parser: &mut Parser, sign: i64) -> Result<Expression> {
+pub(super) fn parse_signed(
+    operator: &'static str,
+    value: ValueRef,
+    parser: &mut Parser,
+    sign: i64,
+) -> Result<Expression> {
     let named = Named::read(operator, value, &["startDate", "unit", "amount", "timezone"], 5166400, 5166401)?;
     let (Some(start), Some(unit), Some(amount)) = (named.get("startDate"), named.get("unit"), named.get("amount"))
     else {
@@ -65,11 +70,9 @@ impl Special for DateAdd {
         let amount = number::exact_i64(amount.or_null())
             .ok_or_else(|| Error::location(5166405, format!("{operator} expects integer amount of time units")))?;
         let overflow = || Error::location(5166406, format!("{operator} overflowed"));
-        let span = amount.checked_mul(self.sign).and_then(|amount| unit.span(amount)).ok_or_else(overflow)?;
-        let later = date::zoned(millis, &zone)?
-            .checked_add(span)
-            .map_err(|_| Error::new(Code::DURATION_OVERFLOW, format!("{operator}: the date is out of range")))?;
-        Ok(Evaluated::Owned(Value::DateTime(later.timestamp().as_millisecond())))
+        let amount = amount.checked_mul(self.sign).ok_or_else(overflow)?;
+        let later = zone.later(millis, unit, amount).ok_or_else(overflow)?;
+        Ok(Evaluated::Owned(Value::DateTime(later)))
     }
 
     fn parts(&self) -> Vec<&Expression> {

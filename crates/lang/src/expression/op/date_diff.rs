@@ -14,11 +14,10 @@
 use std::sync::Arc;
 
 use arbor_bson::ValueRef;
-use jiff::Zoned;
 use jiff::civil::Weekday;
-use jiff::tz::TimeZone;
 
 use crate::expression::arguments::Named;
+use crate::expression::date::{Moment, days_from};
 use crate::expression::date_input::zone_of;
 use crate::expression::date_unit::{Unit, start_of_week};
 use crate::expression::parse::Parser;
@@ -34,7 +33,7 @@ struct DateDiff {
     start_of_week: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let known = ["startDate", "endDate", "unit", "timezone", "startOfWeek"];
     let named = Named::read(name, value, &known, 5166301, 5166302)?;
     let start = parser.expression(named.require("startDate", 5166303)?)?;
@@ -46,25 +45,20 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
 }
 
 /// Counts the boundaries of the unit up to this moment, from a fixed origin.
-fn boundaries(at: &Zoned, unit: Unit, first_day: Weekday) -> i64 {
-    let months = i64::from(at.year()) * 12 + i64::from(at.month()) - 1;
+fn boundaries(at: &Moment, unit: Unit, first_day: Weekday) -> i64 {
+    let months = at.year() * 12 + i64::from(at.month()) - 1;
     match unit {
-        Unit::Year => i64::from(at.year()),
+        Unit::Year => at.year(),
         Unit::Quarter => months.div_euclid(3),
         Unit::Month => months,
-        Unit::Week => (days(at) - i64::from(first_day.to_monday_zero_offset()) + 3).div_euclid(7),
-        Unit::Day => days(at),
+        Unit::Week => days_from(first_day, at.day_number()).div_euclid(7),
+        Unit::Day => at.day_number(),
         other => {
-            let local = at.timestamp().as_millisecond() + i64::from(at.offset().seconds()) * 1000;
-            local.div_euclid(other.millis().unwrap_or(1))
+            // as clocks show it, but for the hours that they were set forward or back
+            let millis = other.millis().unwrap_or(1);
+            at.local_millis().div_euclid(millis) - at.offset_minutes() / 60 * (3_600_000 / millis)
         }
     }
-}
-
-/// Days since 1970-01-01, a Thursday.
-pub fn days(at: &Zoned) -> i64 {
-    let midnight = at.date().to_zoned(TimeZone::UTC);
-    midnight.map_or(0, |midnight| midnight.timestamp().as_second().div_euclid(86_400))
 }
 
 fn date_of(name: &str, code: i32, value: &Evaluated) -> Result<i64> {
@@ -82,14 +76,22 @@ impl Special for DateDiff {
         let zone = zone_of(self.zone.as_ref(), environment)?;
         let null = start.is_nullish() || end.is_nullish() || unit.is_nullish();
         let (false, Some(zone)) = (null, zone) else { return Ok(Evaluated::null()) };
-        let start = date::zoned(date_of("startDate", 5166307, &start)?, &zone)?;
-        let end = date::zoned(date_of("endDate", 5166307, &end)?, &zone)?;
-        let unit = Unit::of("$dateDiff", &unit, 5166306)?;
+        let start = zone.at(date_of("startDate", 5166307, &start)?);
+        let end = zone.at(date_of("endDate", 5166307, &end)?);
+        let unit = Unit::of("$dateDiff", &unit, 5439013)?;
         let first_day = match &self.start_of_week {
-            Some(day) => start_of_week("$dateDiff", &day.eval_in(environment)?)?,
-            None => Weekday::Sunday,
+            Some(day) if unit == Unit::Week => {
+                let day = day.eval_in(environment)?;
+                if day.is_nullish() {
+                    return Ok(Evaluated::null());
+                }
+                start_of_week("$dateDiff", &day)?
+            }
+            _ => Weekday::Sunday,
         };
-        Ok((boundaries(&end, unit, first_day) - boundaries(&start, unit, first_day)).into())
+        let difference = boundaries(&end, unit, first_day).checked_sub(boundaries(&start, unit, first_day));
+        let overflow = || Error::location(5166308, "$dateDiff overflowed");
+        Ok(difference.ok_or_else(overflow)?.into())
     }
 
     fn parts(&self) -> Vec<&Expression> {

@@ -16,16 +16,13 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{Value, ValueRef};
-use jiff::ToSpan;
-use jiff::civil::{Date, ISOWeekDate, Weekday};
-use jiff::tz::TimeZone;
-
 use crate::expression::arguments::Named;
+use crate::expression::date::{DAY_MILLIS, day_number, iso_day_number};
 use crate::expression::date_input::zone_of;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
 use crate::{Code, Error, Result, number, text};
+use arbor_bson::{Value, ValueRef};
 
 const NATURAL: [&str; 3] = ["year", "month", "day"];
 const ISO: [&str; 3] = ["isoWeekYear", "isoWeek", "isoDayOfWeek"];
@@ -39,10 +36,10 @@ struct DateFromParts {
     zone: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let known: Vec<&str> = NATURAL.into_iter().chain(ISO).chain(TIME).chain(["timezone"]).collect();
     let named = Named::read(name, value, &known, 40519, 40518)?;
-    let iso = named.get("isoWeekYear").is_some();
+    let iso = named.get("isoWeekYear").is_some() && named.get("year").is_none();
     let (names, others) = if iso { (ISO, NATURAL) } else { (NATURAL, ISO) };
     if named.get(names[0]).is_none() {
         let message = "$dateFromParts requires either 'year' or 'isoWeekYear' to be present";
@@ -85,23 +82,6 @@ fn part(name: &str, part: &Option<Expression>, default: i64, environment: &Envir
     Ok(Some(whole))
 }
 
-fn natural(year: i64, month: i64, day: i64) -> Option<Date> {
-    let months = year * 12 + month - 1;
-    let first = Date::new(months.div_euclid(12).try_into().ok()?, months.rem_euclid(12) as i8 + 1, 1).ok()?;
-    first.checked_add((day - 1).days()).ok()
-}
-
-fn iso(year: i64, week: i64, day: i64) -> Option<Date> {
-    let first = ISOWeekDate::new(year.try_into().ok()?, 1, Weekday::Monday).ok()?.date();
-    first.checked_add(((week - 1) * 7 + day - 1).days()).ok()
-}
-
-fn instant(date: Date, millis: i64, zone: TimeZone) -> Option<i64> {
-    let at =
-        date.to_datetime(jiff::civil::Time::midnight()).checked_add(0.days().try_milliseconds(millis).ok()?).ok()?;
-    Some(at.to_zoned(zone).ok()?.timestamp().as_millisecond())
-}
-
 impl Special for DateFromParts {
     fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
         let names = if self.iso { ISO } else { NATURAL };
@@ -117,10 +97,11 @@ impl Special for DateFromParts {
         let (Some(&[a, b, c, hour, minute, second, millisecond]), Some(zone)) = (whole.as_deref(), zone) else {
             return Ok(Evaluated::null());
         };
-        let date = if self.iso { iso(a, b, c) } else { natural(a, b, c) };
+        let date = if self.iso { iso_day_number(a, b, c) } else { day_number(a, b, c) };
         let seconds = second.checked_add(hour * 3600 + minute * 60);
         let millis = seconds.and_then(|seconds| seconds.checked_mul(1000)?.checked_add(millisecond));
-        let instant = date.zip(millis).and_then(|(date, millis)| instant(date, millis, zone));
+        let local = date.zip(millis).and_then(|(date, millis)| date.checked_mul(DAY_MILLIS)?.checked_add(millis));
+        let instant = local.and_then(|local| zone.instant(local));
         let out_of_range = || Error::new(Code::DURATION_OVERFLOW, "$dateFromParts: the date is out of range");
         Ok(Evaluated::Owned(Value::DateTime(instant.ok_or_else(out_of_range)?)))
     }

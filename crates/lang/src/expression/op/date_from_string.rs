@@ -33,7 +33,7 @@ struct DateFromString {
     on_null: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let known = ["dateString", "format", "timezone", "onError", "onNull"];
     let named = Named::read(name, value, &known, 40540, 40541)?;
     let text = parser.expression(named.require("dateString", 40542)?)?;

@@ -13,6 +13,6 @@ use crate::Result;
 use crate::expression::Expression;
 use crate::expression::parse::Parser;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_signed(name, value, parser, -1)
 }

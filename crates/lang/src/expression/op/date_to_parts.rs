@@ -25,7 +25,7 @@ struct DateToParts {
     iso: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let named = Named::read(name, value, &["date", "timezone", "iso8601"], 40524, 40520)?;
     let date = parser.expression(named.require("date", 40522)?)?;
     let mut optional = |name| named.get(name).map(|value| parser.expression(value)).transpose();
@@ -49,18 +49,18 @@ impl Special for DateToParts {
         };
         let zone = zone_of(self.zone.as_ref(), environment)?;
         let (false, Some(zone)) = (date.is_nullish(), zone) else { return Ok(Evaluated::null()) };
-        let at = date::zoned(date::millis(date.or_null())?, &zone)?;
+        let at = zone.at(date::millis(date.or_null())?);
         let mut parts = DocBuf::new();
         let week = at.date().iso_week_date();
         let mut part = |name: &str, value: i32| {
             parts.append(name, value);
         };
         if iso {
-            part("isoWeekYear", i32::from(week.year()));
+            part("isoWeekYear", at.iso_year() as i32);
             part("isoWeek", i32::from(week.week()));
             part("isoDayOfWeek", i32::from(at.weekday().to_monday_one_offset()));
         } else {
-            part("year", i32::from(at.year()));
+            part("year", at.year() as i32);
             part("month", i32::from(at.month()));
             part("day", i32::from(at.day()));
         }

@@ -35,7 +35,7 @@ struct DateToString {
     on_null: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let named = Named::read(name, value, &["date", "format", "timezone", "onNull"], 18629, 18534)?;
     let date = parser.expression(named.require("date", 18628)?)?;
     let mut optional = |name| named.get(name).map(|value| parser.expression(value)).transpose();
@@ -67,9 +67,9 @@ impl Special for DateToString {
         let Some(zone) = zone_of(self.zone.as_ref(), environment)? else {
             return Ok(Evaluated::null());
         };
-        let at = date::zoned(date::millis(date.or_null())?, &zone)?;
+        let at = zone.at(date::millis(date.or_null())?);
         let Some(format) = &self.format else {
-            let z = if zone == jiff::tz::TimeZone::UTC { "Z" } else { "" };
+            let z = if zone.is_utc() { "Z" } else { "" };
             return Ok(format!("{}{z}", date_format::write(&at, "%Y-%m-%dT%H:%M:%S.%L")?).into());
         };
         let format = format.eval_in(environment)?;

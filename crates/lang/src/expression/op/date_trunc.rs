@@ -16,12 +16,10 @@
 use std::sync::Arc;
 
 use arbor_bson::{Value, ValueRef};
-use jiff::civil::{Date, Weekday};
-use jiff::tz::TimeZone;
-use jiff::{ToSpan, Zoned};
+use jiff::civil::Weekday;
 
-use super::date_diff::days;
 use crate::expression::arguments::Named;
+use crate::expression::date::{DAY_MILLIS, Moment, Zone, day_number};
 use crate::expression::date_input::zone_of;
 use crate::expression::date_unit::{Unit, start_of_week};
 use crate::expression::parse::Parser;
@@ -37,7 +35,7 @@ struct DateTrunc {
     start_of_week: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let known = ["date", "unit", "binSize", "timezone", "startOfWeek"];
     let named = Named::read(name, value, &known, 5439007, 5439008)?;
     let date = parser.expression(named.require("date", 5439009)?)?;
@@ -55,36 +53,38 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
 /// Days from 1970-01-01 to 2000-01-01, a Saturday.
 const DAYS_TO_2000: i64 = 10_957;
 
-fn truncate(at: &Zoned, unit: Unit, bin: i64, first_day: Weekday, zone: &TimeZone) -> Option<i64> {
+/// The years of a bin from which on it is refused.
+const BIN_YEARS_MAX: i64 = 100_000_000_000;
+
+fn truncate(at: &Moment, unit: Unit, bin: i64, first_day: Weekday, zone: &Zone) -> Result<i64> {
     let floor = |value: i64, step: i64| value - value.rem_euclid(step);
+    let out_of_range = || Error::new(Code::DURATION_OVERFLOW, "$dateTrunc: the date is out of range");
+    let too_large = |code| move || Error::location(code, "$dateTrunc: the binSize is too large for its unit");
     if let Some(unit_millis) = unit.millis() {
-        let reference = Date::new(2000, 1, 1).ok()?.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond();
-        let step = unit_millis.checked_mul(bin)?;
-        return reference.checked_add(floor(at.timestamp().as_millisecond() - reference, step));
+        let step = unit_millis.checked_mul(bin).ok_or_else(too_large(5439002))?;
+        let reference = zone.instant(DAYS_TO_2000 * DAY_MILLIS).ok_or_else(out_of_range)?;
+        let floored = at.millis().checked_sub(reference).map(|millis| floor(millis, step));
+        return floored.and_then(|millis| reference.checked_add(millis)).ok_or_else(out_of_range);
     }
-    let date = match unit {
+    let day = match unit {
         Unit::Day | Unit::Week => {
             // the first day of a week on or after 2000-01-01
             let saturday_to_first = (i64::from(first_day.to_monday_zero_offset()) - 5).rem_euclid(7);
             let (reference, step) = match unit {
-                Unit::Week => (DAYS_TO_2000 + saturday_to_first, bin.checked_mul(7)?),
+                Unit::Week => (DAYS_TO_2000 + saturday_to_first, bin.checked_mul(7).ok_or_else(too_large(5439005))?),
                 _ => (DAYS_TO_2000, bin),
             };
-            let day = reference + floor(days(at) - reference, step);
-            Date::new(1970, 1, 1).ok()?.checked_add(0.days().try_days(day).ok()?).ok()?
+            Some(reference + floor(at.day_number() - reference, step))
         }
         _ => {
-            let per_unit = match unit {
-                Unit::Year => 12,
-                Unit::Quarter => 3,
-                _ => 1,
-            };
-            let months = (i64::from(at.year()) - 2000) * 12 + i64::from(at.month()) - 1;
-            let month = floor(months, bin.checked_mul(per_unit)?) + 2000 * 12;
-            Date::new(month.div_euclid(12).try_into().ok()?, month.rem_euclid(12) as i8 + 1, 1).ok()?
+            let months = (at.year() - 2000) * 12 + i64::from(at.month()) - 1;
+            let step = bin.checked_mul(unit.months()).filter(|step| *step <= BIN_YEARS_MAX * 12);
+            let month = floor(months, step.ok_or_else(too_large(5439006))?) + 2000 * 12;
+            day_number(month.div_euclid(12), month.rem_euclid(12) + 1, 1)
         }
     };
-    Some(date.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond())
+    let local = day.and_then(|day| day.checked_mul(DAY_MILLIS));
+    local.and_then(|local| zone.instant(local)).ok_or_else(out_of_range)
 }
 
 impl DateTrunc {
@@ -120,16 +120,21 @@ impl Special for DateTrunc {
         let (false, Some(bin), Some(zone)) = (null, bin, zone) else { return Ok(Evaluated::null()) };
         let millis = date::millis(date.or_null()).map_err(|_| {
             let found = date.type_name();
-            Error::location(5439012, format!("$dateTrunc requires 'date' to be a date, but got {found}"))
+            Error::location(5166307, format!("$dateTrunc requires 'date' to be a date, but got {found}"))
         })?;
-        let at = date::zoned(millis, &zone)?;
+        let at = zone.at(millis);
         let unit = Unit::of("$dateTrunc", &unit, 5439013)?;
         let first_day = match &self.start_of_week {
-            Some(day) => start_of_week("$dateTrunc", &day.eval_in(environment)?)?,
-            None => Weekday::Sunday,
+            Some(day) if unit == Unit::Week => {
+                let day = day.eval_in(environment)?;
+                if day.is_nullish() {
+                    return Ok(Evaluated::null());
+                }
+                start_of_week("$dateTrunc", &day)?
+            }
+            _ => Weekday::Sunday,
         };
-        let out_of_range = || Error::new(Code::DURATION_OVERFLOW, "$dateTrunc: the date is out of range");
-        let truncated = truncate(&at, unit, bin, first_day, &zone).ok_or_else(out_of_range)?;
+        let truncated = truncate(&at, unit, bin, first_day, &zone)?;
         Ok(Evaluated::Owned(Value::DateTime(truncated)))
     }
 

@@ -11,6 +11,6 @@ use crate::expression::real::{Function, turned};
 
 const FUNCTION: Function = Function { double: f64::to_radians, decimal: |_, x| turned(x, true) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$degreesToRadians", value, |number| Ok(FUNCTION.of(number)))
 }

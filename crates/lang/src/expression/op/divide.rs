@@ -14,7 +14,7 @@ use arbor_bson::Number;
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if a.is_nullish() || b.is_nullish() {
         return Ok(Evaluated::null());
     }

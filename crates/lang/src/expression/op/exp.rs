@@ -14,6 +14,6 @@ use crate::expression::real::{Function, exponential};
 pub(super) const FUNCTION: Function =
     Function { double: f64::exp, decimal: |math, x| exponential(x, || math.exp(x, None)) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$exp", value, |number| Ok(FUNCTION.of(number)))
 }

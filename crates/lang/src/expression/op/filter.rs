@@ -27,7 +27,7 @@ struct Filter {
     limit: Option<Expression>,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let named = Named::read(name, value, &["input", "as", "cond", "limit"], 28646, 28647)?;
     let input = parser.expression(named.require("input", 28648)?)?;
     let bound = variable::name_of(named.get("as"))?;

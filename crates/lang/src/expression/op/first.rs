@@ -13,7 +13,7 @@ use super::array_elem_at::pick;
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval(array: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(array: Evaluated) -> Result<Evaluated> {
     match array.get() {
         _ if array.is_nullish() => Ok(Evaluated::null()),
         Some(ValueRef::Array(_)) => Ok(pick(array, |elements| elements.get(0))),

@@ -12,6 +12,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::{Rounding, numeric, round};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$floor", value, |number| Ok(round(number, 0, Rounding::Down)))
 }

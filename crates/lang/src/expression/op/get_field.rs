@@ -7,6 +7,7 @@
 //! { $getField: { field: "a", input: 5 } } => missing
 //! { $getField: { field: "a", input: null } } => null
 //! { $getField: 5 } => error 3041704: $getField requires 'field' to evaluate to type String, but got int
+//! { $getField: { field: "a" } } => error 3041703: $getField requires 'input' to be specified
 //! { $getField: { field: "a", x: 1 } } => error 3041701: $getField found an unknown argument: x
 //! ```
 
@@ -24,7 +25,7 @@ struct GetField {
     input: Expression,
 }
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let current = || ValueRef::String("$$CURRENT");
     let (field, input) = match value {
         ValueRef::Document(doc) if !doc.first().is_some_and(|(name, _)| name.starts_with('$')) => {
@@ -32,7 +33,8 @@ pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Resul
                 return Err(Error::location(3041701, format!("$getField found an unknown argument: {unknown}")));
             }
             let missing = || Error::location(3041702, "$getField requires 'field' to be specified");
-            (doc.get("field").ok_or_else(missing)?, doc.get("input").unwrap_or_else(current))
+            let missing_input = || Error::location(3041703, "$getField requires 'input' to be specified");
+            (doc.get("field").ok_or_else(missing)?, doc.get("input").ok_or_else(missing_input)?)
         }
         other => (other, current()),
     };

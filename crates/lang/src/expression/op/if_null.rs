@@ -18,7 +18,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 struct IfNull(Vec<Expression>);
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let parts = parser.arguments(value)?;
     if parts.len() < 2 {
         let message = format!("$ifNull needs at least two arguments, had: {}", parts.len());

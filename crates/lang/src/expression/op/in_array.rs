@@ -12,7 +12,7 @@ use arbor_bson::ValueRef;
 use crate::expression::Evaluated;
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, target: Evaluated<'a>, array: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, target: Evaluated<'a>, array: Evaluated<'a>) -> Result<Evaluated<'a>> {
     let Some(ValueRef::Array(elements)) = array.get() else {
         let message = format!("$in requires an array as a second argument, found: {}", array.type_name());
         return Err(Error::location(40081, message));

@@ -16,7 +16,7 @@ use crate::expression::Evaluated;
 use crate::expression::index_of::position;
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut arguments = arguments.into_iter();
     let array = arguments.next().unwrap_or(Evaluated::Missing);
     let target = arguments.next().unwrap_or(Evaluated::Missing);

@@ -13,7 +13,7 @@
 use crate::Result;
 use crate::expression::{Evaluated, index_of};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     index_of::in_text("$indexOfBytes", [40091, 40092], arguments, |text, target, range| {
         let part = text.as_bytes().get(range.start..range.end.min(text.len()))?;
         Some(range.start + find(part, target.as_bytes())?)

@@ -12,7 +12,7 @@
 use crate::Result;
 use crate::expression::{Evaluated, index_of};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     index_of::in_text("$indexOfCP", [40093, 40094], arguments, |text, target, range| {
         let byte_of = |point: usize| text.char_indices().nth(point).map_or(text.len(), |(byte, _)| byte);
         let in_range = range.start <= text.chars().count();

@@ -11,6 +11,6 @@ use arbor_bson::ValueRef;
 use crate::Result;
 use crate::expression::Evaluated;
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     Ok(matches!(value.get(), Some(ValueRef::Array(_))).into())
 }

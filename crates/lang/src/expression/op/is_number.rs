@@ -10,6 +10,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::number;
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     Ok(value.get().is_some_and(number::is_number).into())
 }

@@ -12,6 +12,6 @@ use crate::expression::Expression;
 use crate::expression::date_input::parse_part;
 use crate::expression::parse::Parser;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_part(name, value, parser, |at| Value::Int32(i32::from(at.date().iso_week_date().week())))
 }

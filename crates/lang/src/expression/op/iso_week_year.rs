@@ -11,6 +11,6 @@ use crate::expression::Expression;
 use crate::expression::date_input::parse_part;
 use crate::expression::parse::Parser;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
-    parse_part(name, value, parser, |at| Value::Int64(i64::from(at.date().iso_week_date().year())))
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    parse_part(name, value, parser, |at| Value::Int64(at.iso_year()))
 }

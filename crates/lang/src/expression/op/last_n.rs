@@ -12,6 +12,6 @@ use crate::expression::Expression;
 use crate::expression::n_elements;
 use crate::expression::parse::Parser;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     n_elements::parse(name, value, parser, |elements, n, _| drop(elements.drain(..elements.len().saturating_sub(n))))
 }

@@ -26,10 +26,12 @@ struct Let {
     body: Expression,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let named = Named::read(name, value, &["vars", "in"], 16874, 16875)?;
     let ValueRef::Document(vars) = named.require("vars", 16876)? else {
-        return Err(Error::location(10065, "invalid parameter: expected an object (vars)"));
+        // an array is a list of fields to the parser
+        let code = if matches!(named.get("vars"), Some(ValueRef::Array(_))) { 9 } else { 10065 };
+        return Err(Error::location(code, "invalid parameter: expected an object (vars)"));
     };
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for (name, value) in vars {

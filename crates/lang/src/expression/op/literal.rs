@@ -12,6 +12,6 @@ use crate::Result;
 use crate::expression::Expression;
 use crate::expression::parse::Parser;
 
-pub fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
     Ok(Expression::constant(value.to_value()))
 }

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 const FUNCTION: Function = Function { double: f64::ln, decimal: |math, x| math.ln(x, None) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$ln", value, |number| {
         if is_zero_or_less(number) {
             let message = format!("$ln's argument must be a positive number, but is {}", number.as_value());

@@ -16,7 +16,7 @@ use crate::expression::arithmetic::is_zero_or_less;
 use crate::expression::real::{logarithm, of_two};
 use crate::{Error, Result};
 
-pub fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if value.is_nullish() || base.is_nullish() {
         return Ok(Evaluated::null());
     }

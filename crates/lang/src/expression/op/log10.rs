@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 const FUNCTION: Function = Function { double: f64::log10, decimal: |math, x| math.log10(x, None) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$log10", value, |number| {
         if is_zero_or_less(number) {
             let message = format!("$log10's argument must be a positive number, but is {}", number.as_value());

@@ -12,6 +12,6 @@ use crate::expression::Expression;
 use crate::expression::parse::Parser;
 use crate::expression::trim::{Ends, parse_ends};
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_ends(name, value, parser, Ends::Start)
 }

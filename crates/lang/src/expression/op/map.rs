@@ -28,7 +28,7 @@ struct Map {
     body: Expression,
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let named = Named::read(name, value, &["input", "as", "in"], 16878, 16879)?;
     let input = parser.expression(named.require("input", 16880)?)?;
     let bound = variable::name_of(named.get("as"))?;

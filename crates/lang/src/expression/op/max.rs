@@ -11,7 +11,7 @@ use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 use crate::{Collation, Result};
 
-pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut max = Extreme::greatest(collation);
     for_each(&arguments, |value| max.consider(value));
     Ok(max.best().into())

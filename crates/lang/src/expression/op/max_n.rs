@@ -11,7 +11,7 @@ use crate::expression::Expression;
 use crate::expression::n_elements;
 use crate::expression::parse::Parser;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     n_elements::parse(name, value, parser, |elements, n, collation| {
         elements.retain(|value| !matches!(value, ValueRef::Null | ValueRef::Undefined));
         elements.sort_by(|a, b| collation.compare(*b, *a));

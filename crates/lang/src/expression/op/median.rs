@@ -9,4 +9,4 @@
 //! { $median: 1 } => error 7436100: specification must be an object; found $median: int
 //! ```
 
-pub use super::percentile::parse;
+pub(super) use super::percentile::parse;

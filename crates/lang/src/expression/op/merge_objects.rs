@@ -4,6 +4,7 @@
 //! { $mergeObjects: [{ a: 1, b: 1 }, { b: 2, c: 3 }] } => { a: 1, b: 2, c: 3 }
 //! { $mergeObjects: ["$x", { a: 1 }] } => { a: 1 }
 //! { $mergeObjects: "$x" } on { x: { a: 1 } } => { a: 1 }
+//! { $mergeObjects: "$x" } on { x: [{ a: 1 }, null, { b: 2 }] } => { a: 1, b: 2 }
 //! { $mergeObjects: [{ a: 1 }, 1] } => error 40400: $mergeObjects requires object inputs, but input 1 is of type int
 //! ```
 
@@ -14,11 +15,20 @@ use crate::expression::Evaluated;
 use crate::stop::{check_growth, tick};
 use crate::{Error, Result, text};
 
-pub fn eval(documents: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(documents: Vec<Evaluated>) -> Result<Evaluated> {
     let mut docs = Vec::new();
     for document in documents.iter().filter(|document| !document.is_nullish()) {
         match document.or_null() {
             ValueRef::Document(doc) => docs.push(doc),
+            ValueRef::Array(list) if documents.len() == 1 => {
+                for item in list.iter() {
+                    match item {
+                        ValueRef::Document(doc) => docs.push(doc),
+                        ValueRef::Null | ValueRef::Undefined => {}
+                        other => return Err(not_a_document(other)),
+                    }
+                }
+            }
             other => return Err(not_a_document(other)),
         }
     }

@@ -13,7 +13,7 @@ use crate::expression::Expression;
 use crate::expression::parse::Parser;
 use crate::{Error, MetaKind, Result};
 
-pub fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
     let ValueRef::String(what) = value else {
         return Err(Error::location(17307, "$meta only supports string arguments"));
     };

@@ -143,6 +143,7 @@ mod to_lower;
 mod to_object_id;
 mod to_string;
 mod to_upper;
+mod to_uuid;
 mod trim;
 mod trunc;
 mod ts_increment;
@@ -266,12 +267,12 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$rtrim", Form::Special(rtrim::parse)),
     ("$second", Form::Special(second::parse)),
     ("$setDifference", Form::BinaryBy(set_difference::eval)),
-    ("$setEquals", Form::NaryBy(0, ANY, set_equals::eval)),
+    ("$setEquals", Form::Special(set_equals::parse)),
     ("$setField", Form::Special(set_field::parse)),
     ("$setIntersection", Form::NaryBy(0, ANY, set_intersection::eval)),
     ("$setIsSubset", Form::BinaryBy(set_is_subset::eval)),
     ("$setUnion", Form::NaryBy(0, ANY, set_union::eval)),
-    ("$sigmoid", Form::Unary(sigmoid::eval)),
+    ("$sigmoid", Form::Special(sigmoid::parse)),
     ("$sin", Form::Unary(sin::eval)),
     ("$sinh", Form::Unary(sinh::eval)),
     ("$size", Form::Unary(size::eval)),
@@ -292,16 +293,17 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$switch", Form::Special(switch::parse)),
     ("$tan", Form::Unary(tan::eval)),
     ("$tanh", Form::Unary(tanh::eval)),
-    ("$toBool", Form::Unary(to_bool::eval)),
-    ("$toDate", Form::Unary(to_date::eval)),
-    ("$toDecimal", Form::Unary(to_decimal::eval)),
-    ("$toDouble", Form::Unary(to_double::eval)),
+    ("$toBool", Form::Conversion(to_bool::eval)),
+    ("$toDate", Form::Conversion(to_date::eval)),
+    ("$toDecimal", Form::Conversion(to_decimal::eval)),
+    ("$toDouble", Form::Conversion(to_double::eval)),
     ("$toHashedIndexKey", Form::Unary(to_hashed_index_key::eval)),
-    ("$toInt", Form::Unary(to_int::eval)),
-    ("$toLong", Form::Unary(to_long::eval)),
+    ("$toInt", Form::Conversion(to_int::eval)),
+    ("$toLong", Form::Conversion(to_long::eval)),
     ("$toLower", Form::Unary(to_lower::eval)),
-    ("$toObjectId", Form::Unary(to_object_id::eval)),
-    ("$toString", Form::Unary(to_string::eval)),
+    ("$toObjectId", Form::Conversion(to_object_id::eval)),
+    ("$toString", Form::Conversion(to_string::eval)),
+    ("$toUUID", Form::Conversion(to_uuid::eval)),
     ("$toUpper", Form::Unary(to_upper::eval)),
     ("$trim", Form::Special(trim::parse)),
     ("$trunc", Form::Nary(1, 2, trunc::eval)),
@@ -320,6 +322,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The operator of this name.
-pub fn find(name: &str) -> Option<(&'static str, Form)> {
+pub(super) fn find(name: &str) -> Option<(&'static str, Form)> {
     OPERATORS.iter().find(|(known, _)| *known == name).copied()
 }

@@ -15,7 +15,7 @@ use arbor_bson::Number;
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval(factors: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(factors: Vec<Evaluated>) -> Result<Evaluated> {
     let mut product = Number::Int32(1);
     for factor in &factors {
         if factor.is_nullish() {

@@ -9,6 +9,6 @@
 use crate::Result;
 use crate::expression::Evaluated;
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     Ok((!value.is_true()).into())
 }

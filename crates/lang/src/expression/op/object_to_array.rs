@@ -11,7 +11,7 @@ use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     match value.get() {
         _ if value.is_nullish() => Ok(Evaluated::null()),
         Some(ValueRef::Document(doc)) => {

@@ -17,7 +17,7 @@ use crate::expression::{Environment, Evaluated, Expression, Special};
 #[derive(Debug)]
 struct Or(Vec<Expression>);
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     Ok(Expression::Special(Arc::new(Or(parser.arguments(value)?))))
 }
 

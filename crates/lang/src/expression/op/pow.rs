@@ -19,7 +19,7 @@ use crate::expression::Evaluated;
 use crate::expression::real::{Math, Real, RealResult, of_two};
 use crate::{Error, Result};
 
-pub fn eval<'a>(base: Evaluated<'a>, exponent: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(base: Evaluated<'a>, exponent: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if base.is_nullish() || exponent.is_nullish() {
         return Ok(Evaluated::null());
     }

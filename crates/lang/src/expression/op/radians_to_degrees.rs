@@ -11,6 +11,6 @@ use crate::expression::real::{Function, turned};
 
 const FUNCTION: Function = Function { double: f64::to_degrees, decimal: |_, x| turned(x, false) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$radiansToDegrees", value, |number| Ok(FUNCTION.of(number)))
 }

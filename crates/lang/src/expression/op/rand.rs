@@ -17,7 +17,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 struct Rand;
 
-pub fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
     match value {
         ValueRef::Document(doc) if doc.is_empty() => Ok(Expression::Special(Arc::new(Rand))),
         ValueRef::Array(list) if list.is_empty() => Ok(Expression::Special(Arc::new(Rand))),

@@ -23,7 +23,7 @@ const ELEMENT_BYTES: usize = 11;
 /// 100 MB, MongoDB's bound.
 const ELEMENTS_MAX: i64 = (100 * 1024 * 1024 / ELEMENT_BYTES) as i64;
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut values = arguments.iter().map(Evaluated::get);
     let start = i64::from(whole("starting", 34443, values.next().flatten())?);
     let end = i64::from(whole("ending", 34445, values.next().flatten())?);

@@ -27,7 +27,7 @@ struct Reduce {
     body: Expression,
 }
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let ValueRef::Document(doc) = value else {
         let found = text::type_name(Some(value));
         return Err(Error::location(40075, format!("$reduce requires an object as an argument, found: {found}")));

@@ -13,7 +13,7 @@ use crate::expression::parse::Parser;
 use crate::expression::regex_input::{found_document, parse_regex};
 use crate::expression::{Evaluated, Expression};
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_regex(name, value, parser, |found| {
         let Some((regex, text)) = found else { return Ok(Evaluated::null()) };
         let Some(capture) = regex.captures_at(text, 0)? else { return Ok(Evaluated::null()) };

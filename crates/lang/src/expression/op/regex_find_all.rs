@@ -14,14 +14,14 @@ use crate::expression::parse::Parser;
 use crate::expression::regex_input::{found_document, parse_regex};
 use crate::stop::{check_growth, tick_for};
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_regex(name, value, parser, |found| {
         let mut all = ArrayBuf::new();
         let Some((regex, text)) = found else { return Ok(all.into()) };
         let (mut at, mut counted) = (0, Counted::default());
-        while at < text.len() {
+        while at < text.len() || (at == 0 && text.is_empty()) {
             let Some(capture) = regex.captures_at(text, at)? else { break };
-            if capture.start >= text.len() {
+            if capture.start >= text.len() && !text.is_empty() {
                 break;
             }
             all.push(&found_document(text, &capture, counted.up_to(text, capture.start)));

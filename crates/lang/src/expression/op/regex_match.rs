@@ -20,7 +20,7 @@ use crate::expression::Expression;
 use crate::expression::parse::Parser;
 use crate::expression::regex_input::parse_regex;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_regex(name, value, parser, |found| match found {
         None => Ok(false.into()),
         Some((regex, text)) => Ok(regex.is_match(text)?.into()),

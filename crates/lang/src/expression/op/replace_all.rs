@@ -13,6 +13,6 @@ use crate::expression::Expression;
 use crate::expression::parse::Parser;
 use crate::expression::replace::parse_replace;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_replace(name, value, parser, |text, find, replacement| text.replace(find, replacement))
 }

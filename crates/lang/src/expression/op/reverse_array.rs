@@ -11,7 +11,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval(array: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(array: Evaluated) -> Result<Evaluated> {
     match array.get() {
         _ if array.is_nullish() => Ok(Evaluated::null()),
         Some(ValueRef::Array(elements)) => {

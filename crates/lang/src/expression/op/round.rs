@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! { $round: 2.5 } => 2.0
-//! { $round: [2.655, 2] } => 2.66
+//! { $round: [2.655, 2] } => 2.65
+//! { $round: [Decimal("2.655"), 2] } => Decimal("2.66")
+//! { $round: [Decimal("2.5"), 3] } => Decimal("2.500")
+//! { $round: [1, "x"] } => error 16004: can't convert from BSON type string to long
 //! { $round: [1234, -2] } => 1200
 //! { $round: [1250, -2] } => 1200
 //! { $round: [Decimal("2.345"), 2] } => Decimal("2.34")
@@ -16,6 +19,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::{Rounding, round_to_place};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     round_to_place("$round", arguments, Rounding::HalfEven)
 }

@@ -14,7 +14,7 @@ use crate::expression::Evaluated;
 use crate::stop::tick;
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if from.is_nullish() || without.is_nullish() {
         return Ok(Evaluated::null());
     }

@@ -28,7 +28,7 @@ struct SetField {
     value: Expression,
 }
 
-pub fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let fixed = if operator == "$unsetField" { Some(Expression::Constant(None)) } else { None };
     let ValueRef::Document(doc) = value else {
         let found = text::type_name(Some(value));
@@ -42,8 +42,26 @@ pub fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Re
     let required = |name: &str, code| {
         doc.get(name).ok_or_else(|| Error::location(code, format!("{operator} requires '{name}' to be specified")))
     };
-    let field = match parser.expression(required("field", 4161102)?)? {
+    let given = required("field", 4161102)?;
+    // a path is refused in other words than an expression
+    match given {
+        ValueRef::String(path) if path.starts_with('$') => {
+            let message =
+                format!("{operator}: 'field' must not be a field path; use $literal for a name with a dollar");
+            return Err(Error::location(4161108, message));
+        }
+        ValueRef::Array(_) => return Err(not_constant(operator)),
+        ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| !name.starts_with('$')) => {
+            return Err(not_constant(operator));
+        }
+        _ => {}
+    }
+    let field = match parser.expression(given)? {
         Expression::Constant(constant) => match constant.as_deref().map(Value::as_ref) {
+            Some(ValueRef::String(name)) if name.contains('\0') => {
+                let message = format!("{operator}: 'field' must not contain an embedded null byte");
+                return Err(Error::location(9534700, message));
+            }
             Some(ValueRef::String(name)) => Component::new(name),
             other => {
                 let found = text::type_name(other);
@@ -51,17 +69,18 @@ pub fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Re
                 return Err(Error::location(4161107, message));
             }
         },
-        _ => {
-            let message = format!("{operator} requires 'field' to evaluate to a constant");
-            return Err(Error::location(4161106, message));
-        }
+        _ => return Err(not_constant(operator)),
     };
-    let input = parser.expression(required("input", 4161109)?)?;
     let value = match fixed {
         Some(fixed) => fixed,
         None => parser.expression(required("value", 4161103)?)?,
     };
+    let input = parser.expression(required("input", 4161109)?)?;
     Ok(Expression::Special(Arc::new(SetField { operator, field, input, value })))
+}
+
+fn not_constant(operator: &str) -> Error {
+    Error::location(4161106, format!("{operator} requires 'field' to evaluate to a constant"))
 }
 
 impl Special for SetField {

@@ -13,7 +13,7 @@ use crate::expression::Evaluated;
 use crate::expression::set::Set;
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut common: Option<Set> = None;
     for array in &arrays {
         if array.is_nullish() {

@@ -11,7 +11,7 @@ use crate::expression::Evaluated;
 use crate::expression::set::Set;
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, part: Evaluated<'a>, whole: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, part: Evaluated<'a>, whole: Evaluated<'a>) -> Result<Evaluated<'a>> {
     let not_array = |which: &str, code, found: &Evaluated| {
         let found = found.type_name();
         Error::location(

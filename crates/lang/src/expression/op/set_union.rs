@@ -12,7 +12,7 @@ use crate::expression::Evaluated;
 use crate::expression::set::{Set, check_len};
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut all = Vec::new();
     for array in &arrays {
         if array.is_nullish() {

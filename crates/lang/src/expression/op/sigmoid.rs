@@ -7,13 +7,21 @@
 //! { $sigmoid: "x" } => error 14: $sigmoid only supports numeric types, not string
 //! ```
 
-use arbor_bson::{Decimal128, Number};
+use arbor_bson::{Decimal128, Number, ValueRef};
 
 use super::exp;
-use crate::expression::Evaluated;
+use crate::expression::form::Form;
+use crate::expression::parse::Parser;
+use crate::expression::{Evaluated, Expression};
 use crate::{Error, Result};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+/// The argument is no list, so that an array is refused as a value.
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    let argument = parser.expression(value)?;
+    Ok(Form::call(name, eval, argument))
+}
+
+fn eval(value: Evaluated) -> Result<Evaluated> {
     if value.is_nullish() {
         return Ok(Evaluated::null());
     }

@@ -14,6 +14,6 @@ use crate::expression::real::{Function, periodic};
 
 const FUNCTION: Function = Function { double: f64::sin, decimal: |math, x| periodic(x, || math.sin(x, None)) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     within("$sin", value, ("(-inf,inf)", |v| v.is_finite()), FUNCTION)
 }

@@ -16,7 +16,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 use crate::expression::Evaluated;
 use crate::{Error, Result, number, text};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     if arguments.iter().any(Evaluated::is_nullish) {
         return Ok(Evaluated::null());
     }

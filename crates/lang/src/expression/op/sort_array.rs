@@ -18,7 +18,7 @@ use crate::expression::arguments::Named;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
 use crate::stop::sort_by;
-use crate::{Collation, Error, Result, SortPattern, number};
+use crate::{Collation, Error, Path, Result, number};
 
 #[derive(Debug)]
 struct SortArray {
@@ -29,22 +29,43 @@ struct SortArray {
 
 #[derive(Debug)]
 enum Order {
-    Values { descending: bool },
-    Documents(SortPattern),
+    Values {
+        descending: bool,
+    },
+    /// Paths and whether they descend. Arrays are compared as such.
+    Documents(Vec<(Path, bool)>),
 }
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let named = Named::read(name, value, &["input", "sortBy"], 2942500, 2942501)?;
     let input = parser.expression(named.require("input", 2942502)?)?;
     let order = match named.require("sortBy", 2942503)? {
-        ValueRef::Document(pattern) => Order::Documents(SortPattern::parse(pattern, parser.context)?),
+        ValueRef::Document(pattern) => {
+            if pattern.is_empty() {
+                return Err(Error::location(2942505, "$sortArray: the sortBy pattern must not be empty"));
+            }
+            Order::Documents(pattern.iter().map(|(name, value)| part(name, value)).collect::<Result<_>>()?)
+        }
+        other if !number::is_number(other) => {
+            return Err(Error::location(2942507, "$sortArray: the sortBy value must be 1, -1 or a pattern"));
+        }
         other => match number::exact_i64(other) {
             Some(1) => Order::Values { descending: false },
             Some(-1) => Order::Values { descending: true },
-            _ => return Err(Error::location(2942507, "$sortArray: the sortBy value must be 1, -1 or a pattern")),
+            _ => return Err(Error::location(2942506, "$sortArray: the sortBy value must be 1, -1 or a pattern")),
         },
     };
     Ok(Expression::Special(Arc::new(SortArray { input, order, collation: parser.context.collation.clone() })))
+}
+
+/// A field of a pattern. Its names may begin with a dollar.
+fn part(name: &str, value: ValueRef) -> Result<(Path, bool)> {
+    let descending = match number::exact_i64(value) {
+        Some(1) => false,
+        Some(-1) => true,
+        _ => return Err(Error::location(2942505, "$sortArray: the values of the sortBy pattern must be 1 or -1")),
+    };
+    Ok((Path::of_input(name)?, descending))
 }
 
 impl Order {
@@ -52,12 +73,21 @@ impl Order {
         match (self, a, b) {
             (Order::Values { descending: false }, ..) => collation.compare(a, b),
             (Order::Values { descending: true }, ..) => collation.compare(b, a),
-            (Order::Documents(pattern), ValueRef::Document(a), ValueRef::Document(b)) => pattern.compare(a, b),
-            // what is no document has none of the fields
-            (Order::Documents(pattern), ValueRef::Document(a), _) => pattern.compare(a, arbor_bson::Doc::empty()),
-            (Order::Documents(pattern), _, ValueRef::Document(b)) => pattern.compare(arbor_bson::Doc::empty(), b),
-            (Order::Documents(_), ..) => Ordering::Equal,
+            (Order::Documents(pattern), ..) => pattern.iter().fold(Ordering::Equal, |order, (path, descending)| {
+                order.then_with(|| {
+                    let order = collation.compare(at(path, a), at(path, b));
+                    if *descending { order.reverse() } else { order }
+                })
+            }),
         }
+    }
+}
+
+/// Returns the value at a path; a value that is no document has none of the fields.
+fn at<'v>(path: &Path, value: ValueRef<'v>) -> ValueRef<'v> {
+    match value {
+        ValueRef::Document(doc) => path.get_strict(doc).unwrap_or(ValueRef::Null),
+        _ => ValueRef::Null,
     }
 }
 

@@ -14,7 +14,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval<'a>(text: Evaluated<'a>, separator: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(text: Evaluated<'a>, separator: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if text.is_nullish() || separator.is_nullish() {
         return Ok(Evaluated::null());
     }

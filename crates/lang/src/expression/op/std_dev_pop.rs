@@ -12,7 +12,7 @@ use crate::accumulator::{Estimator, StdDev};
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut state = StdDev::new(Estimator::Population);
     for_each(&arguments, |value| Number::of(value).into_iter().for_each(|number| state.add_number(number)));
     Ok(state.deviation().into())

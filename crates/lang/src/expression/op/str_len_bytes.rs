@@ -11,7 +11,7 @@ use arbor_bson::ValueRef;
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval(text: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(text: Evaluated) -> Result<Evaluated> {
     match text.get() {
         Some(ValueRef::String(text)) => Ok((text.len() as i32).into()),
         _ => {

@@ -10,7 +10,7 @@ use arbor_bson::ValueRef;
 use crate::expression::Evaluated;
 use crate::{Error, Result};
 
-pub fn eval(text: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(text: Evaluated) -> Result<Evaluated> {
     match text.get() {
         Some(ValueRef::String(text)) => Ok((text.chars().count() as i32).into()),
         _ => {

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::convert::coerce_to_string;
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
     let (a, b) = (coerce_to_string(&a)?.to_ascii_uppercase(), coerce_to_string(&b)?.to_ascii_uppercase());
     Ok((a.cmp(&b) as i32).into())
 }

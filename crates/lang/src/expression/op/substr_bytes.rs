@@ -16,13 +16,13 @@ use crate::expression::Evaluated;
 use crate::expression::convert::coerce_to_string;
 use crate::{Error, Result, number};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut arguments = arguments.into_iter();
     let mut next = || arguments.next().unwrap_or(Evaluated::Missing);
     let (text, start, length) = (next(), next(), next());
     let text = coerce_to_string(&text)?;
     let number = |what: &str, code, value: &Evaluated| {
-        value.get().and_then(number::truncate_to_i64).ok_or_else(|| {
+        number::coerce_to_i64(value.or_null())?.ok_or_else(|| {
             let found = value.type_name();
             Error::location(code, format!("$substrBytes:  {what} must be a numeric type (is BSON type {found})"))
         })

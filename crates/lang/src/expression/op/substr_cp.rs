@@ -14,17 +14,17 @@ use crate::expression::Evaluated;
 use crate::expression::convert::coerce_to_string;
 use crate::{Error, Result, number, text};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut arguments = arguments.into_iter();
     let mut next = || arguments.next().unwrap_or(Evaluated::Missing);
     let (text, start, length) = (next(), next(), next());
     let text = coerce_to_string(&text)?;
     let start = whole("starting index", 34450, &start)?;
     let length = whole("length", 34452, &length)?;
-    let (Ok(start), length) = (usize::try_from(start), usize::try_from(length)) else {
-        return Err(Error::location(34455, "$substrCP: the starting index must be nonnegative integer."));
-    };
-    let length = length.map_err(|_| Error::location(34454, "$substrCP: length must be a nonnegative integer."))?;
+    let length = usize::try_from(length)
+        .map_err(|_| Error::location(34454, "$substrCP: length must be a nonnegative integer."))?;
+    let start = usize::try_from(start)
+        .map_err(|_| Error::location(34455, "$substrCP: the starting index must be nonnegative integer."))?;
     Ok(text.chars().skip(start).take(length).collect::<String>().into())
 }
 

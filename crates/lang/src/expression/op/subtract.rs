@@ -16,7 +16,7 @@ use super::add::shift;
 use crate::expression::Evaluated;
 use crate::{Code, Error, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if a.is_nullish() || b.is_nullish() {
         return Ok(Evaluated::null());
     }

@@ -14,7 +14,7 @@ use crate::accumulator::Sum;
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut sum = Sum::default();
     for_each(&arguments, |value| Number::of(value).into_iter().for_each(|number| sum.add_number(number)));
     Ok(sum.total().to_value().into())

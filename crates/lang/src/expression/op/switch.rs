@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arbor_bson::ValueRef;
 
 use crate::expression::parse::Parser;
-use crate::expression::{Environment, Evaluated, Expression, Special};
+use crate::expression::{Environment, Evaluated, Expression, Special, is_true};
 use crate::{Error, Result, text};
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct Switch {
     default: Option<Expression>,
 }
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let ValueRef::Document(doc) = value else {
         let found = text::type_name(Some(value));
         return Err(Error::location(40060, format!("$switch requires an object as an argument, found: {found}")));
@@ -39,6 +39,11 @@ pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Resul
     }
     if branches.is_empty() {
         return Err(Error::location(40068, "$switch requires at least one branch."));
+    }
+    let never = |(case, _): &(Expression, Expression)| matches!(case, Expression::Constant(value) if !value.as_deref().is_some_and(|value| is_true(value.as_ref())));
+    if default.is_none() && branches.iter().all(never) {
+        let message = "Cannot execute a switch statement where all the cases evaluate to false without a default.";
+        return Err(Error::location(40069, message));
     }
     Ok(Expression::Special(Arc::new(Switch { branches, default })))
 }

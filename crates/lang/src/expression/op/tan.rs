@@ -12,6 +12,6 @@ use crate::expression::real::{Function, periodic};
 
 const FUNCTION: Function = Function { double: f64::tan, decimal: |math, x| periodic(x, || math.tan(x, None)) };
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     within("$tan", value, ("(-inf,inf)", |v| v.is_finite()), FUNCTION)
 }

@@ -17,6 +17,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::convert::convert_or_null;
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     convert_or_null(value, Type::DateTime)
 }

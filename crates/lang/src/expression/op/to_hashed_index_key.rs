@@ -12,6 +12,6 @@ use arbor_bson::ValueRef;
 use crate::expression::Evaluated;
 use crate::{Result, hash_of};
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     Ok(hash_of(value.get().unwrap_or(ValueRef::Null)).into())
 }

@@ -10,6 +10,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::convert::coerce_to_string;
 
-pub fn eval(value: Evaluated) -> Result<Evaluated> {
+pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     Ok(coerce_to_string(&value)?.to_ascii_uppercase().into())
 }

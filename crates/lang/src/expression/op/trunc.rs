@@ -12,6 +12,6 @@ use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::{Rounding, round_to_place};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub(super) fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     round_to_place("$trunc", arguments, Rounding::TowardsZero)
 }

@@ -11,6 +11,6 @@ use crate::Result;
 use crate::expression::Expression;
 use crate::expression::parse::Parser;
 
-pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     super::set_field::parse(name, value, parser)
 }

@@ -30,7 +30,7 @@ struct Zip {
     defaults: Vec<Expression>,
 }
 
-pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+pub(super) fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let found = |value| text::type_name(Some(value));
     let ValueRef::Document(doc) = value else {
         let message = format!("$zip only supports an object as an argument, found {}", found(value));

@@ -4,7 +4,7 @@
 //!
 //! `{ a: 1 }`, `{ $inc: { a: 2, b: 5 } }` -> `{ a: 3, b: 5 }`
 
-use arbor_bson::{Number, ValueRef};
+use arbor_bson::{Number, ValueRef, compare};
 
 use super::{Change, Run, Slot, replace_value};
 use crate::{Error, Result, text};
@@ -24,12 +24,18 @@ impl Inc {
     pub(super) fn modify(&self, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Change> {
         let old = current("$inc", slot, run)?;
         let sum = old.checked_add(self.0).ok_or_else(|| overflow("$inc", old, run))?;
-        Ok(replace_value(slot, sum.to_value()))
+        Ok(replace_number(slot, old, sum))
     }
 
     pub(super) fn create<'a>(&self) -> Slot<'a> {
         Slot::Owned(self.0.to_value())
     }
+}
+
+/// Puts a number in the place of another one. COMPAT: equal numbers of one type are the same, so a zero keeps its sign.
+pub(super) fn replace_number(slot: &mut Slot<'_>, old: Number, new: Number) -> Change {
+    let same = old.as_value().ty() == new.as_value().ty() && compare(old.as_value(), new.as_value()).is_eq();
+    if same && old.is_zero() { Change::None } else { replace_value(slot, new.to_value()) }
 }
 
 /// The number that is there.

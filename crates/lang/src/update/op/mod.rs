@@ -118,6 +118,14 @@ impl Op {
         }
     }
 
+    /// Returns the number of elements of an array that the operator only appends to, unless it is empty.
+    pub(super) fn appends_behind(&self, slot: &mut Slot<'_>) -> Option<usize> {
+        match self {
+            Op::Push(op) => op.appends_behind(slot),
+            _ => None,
+        }
+    }
+
     /// The value of a field that is not there yet; none if the operator makes none.
     pub(super) fn create<'a>(&'a self, run: &Run<'a>) -> Result<Option<Slot<'a>>> {
         Ok(match self {

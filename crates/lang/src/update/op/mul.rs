@@ -4,7 +4,7 @@
 
 use arbor_bson::{Number, ValueRef};
 
-use super::{Change, Run, Slot, inc, replace_value};
+use super::{Change, Run, Slot, inc};
 use crate::{Error, Result, text};
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Mul {
     pub(super) fn modify(&self, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Change> {
         let old = inc::current("$mul", slot, run)?;
         let product = old.checked_multiply(self.0).ok_or_else(|| inc::overflow("$mul", old, run))?;
-        Ok(replace_value(slot, product.to_value()))
+        Ok(inc::replace_number(slot, old, product))
     }
 
     pub(super) fn create<'a>(&self) -> Slot<'a> {

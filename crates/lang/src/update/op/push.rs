@@ -64,6 +64,13 @@ impl Push {
         Ok(Change::Changed)
     }
 
+    pub(super) fn appends_behind(&self, slot: &mut Slot<'_>) -> Option<usize> {
+        let len = slot.elements()?.len();
+        let at_end = self.position.is_none_or(|position| position >= len as i64);
+        let cuts = self.slice.is_some_and(|slice| slice.unsigned_abs() < (len + self.values.len()) as u64);
+        (len > 0 && at_end && self.sort.is_none() && !cuts).then_some(len)
+    }
+
     pub(super) fn create(&self, collation: &Collation) -> Slot<'_> {
         let mut elements = Vec::new();
         self.push_into(&mut elements, collation);

@@ -8,7 +8,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::{Run, Slot};
 use crate::{
-    Error, Result,
+    Code, Error, Result,
     fields::Fields,
     stop::tick,
     text,
@@ -40,7 +40,8 @@ impl Rename {
             return Err(Error::bad_value(format!("The 'to' field for $rename must be a string: {operand}")));
         };
         if to.contains('\0') {
-            return Err(Error::bad_value("The 'to' field for $rename cannot contain an embedded null byte"));
+            let message = "The 'to' field for $rename cannot contain an embedded null byte";
+            return Err(Error::location(9867600, message));
         }
         // a dynamic path is refused as such, whether or not it would be a good one
         for (which, path) in [("source", from), ("destination", to)] {
@@ -63,6 +64,10 @@ impl Rename {
     fn value<'a>(&self, doc: Doc<'a>, fields: &Fields<'a>) -> Result<Option<ValueRef<'a>>> {
         let value = find(doc, fields, &self.from, "source")?;
         if value.is_some() {
+            if self.to.as_str() == "_id" && doc.get("_id").is_some() {
+                let message = "Performing an update on the path '_id' would modify the immutable field '_id'";
+                return Err(Error::new(Code::IMMUTABLE_FIELD, message));
+            }
             find(doc, fields, &self.to, "destination")?;
         }
         Ok(value)
@@ -91,6 +96,11 @@ fn find<'a>(doc: Doc<'a>, fields: &Fields<'a>, path: &UpdatePath, which: &str) -
                     "The {which} field cannot be an array element, '{path}' in doc with {id} has an array field called \
                      '{holder}'"
                 )));
+            }
+            scalar if which == "source" => {
+                let (path, holder) = (path.as_str(), text::field(holder, scalar));
+                let message = format!("cannot use the part ({name} of {path}) to traverse the element ({{{holder}}})");
+                return Err(Error::new(Code::PATH_NOT_VIABLE, message));
             }
             _ => return Ok(None),
         };

@@ -1,11 +1,11 @@
 //! Random values of every type, with the names and texts that operators ask for.
 
-pub use arbor_base::Random;
+pub(crate) use arbor_base::Random;
 use arbor_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, Timestamp, Value};
 
-pub const SEED: u64 = 0x5EED_0000_0000_0001;
+pub(crate) const SEED: u64 = 0x5EED_0000_0000_0001;
 
-pub const NAMES: [&str; 24] = [
+pub(crate) const NAMES: [&str; 24] = [
     "a",
     "b",
     "a.b",
@@ -31,7 +31,7 @@ pub const NAMES: [&str; 24] = [
     "value",
     "year",
 ];
-pub const TEXTS: [&str; 30] = [
+pub(crate) const TEXTS: [&str; 30] = [
     "",
     "$a",
     "$a.b",
@@ -63,7 +63,7 @@ pub const TEXTS: [&str; 30] = [
     "int",
     "1",
 ];
-pub const FILTER_OPERATORS: [&str; 30] = [
+pub(crate) const FILTER_OPERATORS: [&str; 30] = [
     "$eq",
     "$ne",
     "$gt",
@@ -95,7 +95,7 @@ pub const FILTER_OPERATORS: [&str; 30] = [
     "$sampleRate",
     "$alwaysFalse",
 ];
-pub fn scalar(random: &mut Random) -> Value {
+pub(crate) fn scalar(random: &mut Random) -> Value {
     match random.below(26) {
         0 => Value::Null,
         1 => Value::Bool(random.below(2) == 0),
@@ -120,7 +120,7 @@ pub fn scalar(random: &mut Random) -> Value {
     }
 }
 
-pub fn document(random: &mut Random, depth: usize, operators: &[&str]) -> DocBuf {
+pub(crate) fn document(random: &mut Random, depth: usize, operators: &[&str]) -> DocBuf {
     let mut doc = DocBuf::new();
     if !operators.is_empty() && random.below(2) == 0 {
         let name = *random.pick(operators);
@@ -134,7 +134,7 @@ pub fn document(random: &mut Random, depth: usize, operators: &[&str]) -> DocBuf
     doc
 }
 
-pub fn value(random: &mut Random, depth: usize, operators: &[&str]) -> Value {
+pub(crate) fn value(random: &mut Random, depth: usize, operators: &[&str]) -> Value {
     match random.below(if depth == 0 { 2 } else { 6 }) {
         0 | 1 => scalar(random),
         2 | 3 => Value::Document(document(random, depth - 1, operators)),

@@ -14,41 +14,41 @@ use arbor_query::{
 use arbor_store::{Namespace, Store, StoreOptions};
 use arbor_txn::{Durability, Retention};
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub database: Database,
     pub ns: Namespace,
     /// Collation of the statements; `None`: they name none.
     pub collation: Option<Collation>,
 }
 
-pub fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     let store = arbor_store::testing::store().unwrap();
     let transactions = store.transactions().clone();
     Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap(), collation: None }
 }
 
 /// One whose changes are noted, as on a replica set.
-pub fn rig_with_history() -> Rig {
+pub(crate) fn rig_with_history() -> Rig {
     let history = Retention { bytes: 1 << 30, time: Duration::from_secs(3600) };
     rig_with(arbor_txn::Options { history: Some(history), ..arbor_txn::Options::default() })
 }
 
-pub fn rig_with(options: arbor_txn::Options) -> Rig {
+pub(crate) fn rig_with(options: arbor_txn::Options) -> Rig {
     let transactions = arbor_txn::testing::InMemory::new(options).unwrap().transactions;
     let store = Arc::new(Store::open(transactions.clone(), StoreOptions::default()).unwrap());
     Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap(), collation: None }
 }
 
 impl Rig {
-    pub fn scope(&self) -> Scope<'_> {
+    pub(crate) fn scope(&self) -> Scope<'_> {
         Scope::of(&self.database)
     }
 
-    pub fn insert(&self, docs: &[DocBuf]) -> InsertOutcome {
+    pub(crate) fn insert(&self, docs: &[DocBuf]) -> InsertOutcome {
         self.insert_with(docs, true)
     }
 
-    pub fn insert_with(&self, docs: &[DocBuf], ordered: bool) -> InsertOutcome {
+    pub(crate) fn insert_with(&self, docs: &[DocBuf], ordered: bool) -> InsertOutcome {
         let documents = docs.iter().map(DocBuf::as_doc).collect();
         let spec = InsertSpec {
             namespace: self.ns.clone(),
@@ -61,12 +61,12 @@ impl Rig {
     }
 
     /// Requires documents that can be inserted.
-    pub fn fill(&self, docs: &[DocBuf]) {
+    pub(crate) fn fill(&self, docs: &[DocBuf]) {
         let outcome = self.insert(docs);
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
     }
 
-    pub fn fill_into(&self, namespace: &str, docs: &[DocBuf]) {
+    pub(crate) fn fill_into(&self, namespace: &str, docs: &[DocBuf]) {
         let spec = InsertSpec {
             namespace: Namespace::parse(namespace).unwrap(),
             documents: docs.iter().map(DocBuf::as_doc).collect(),
@@ -79,12 +79,12 @@ impl Rig {
     }
 
     /// `"a, -b"`; the name is the text itself.
-    pub fn index(&self, fields: &str) {
+    pub(crate) fn index(&self, fields: &str) {
         self.index_with(fields, DocBuf::new());
     }
 
     /// `-` is descending, `#` hashed. The index is named by the text.
-    pub fn index_with(&self, fields: &str, options: DocBuf) {
+    pub(crate) fn index_with(&self, fields: &str, options: DocBuf) {
         let kind = |field: &str| match field.chars().next() {
             Some('#') => Value::String("hashed".to_owned()),
             Some('-') => Value::Int32(-1),
@@ -101,15 +101,15 @@ impl Rig {
         self.database.store.create_indexes(&self.ns, &[spec]).unwrap();
     }
 
-    pub fn find_spec<'s>(&self, filter: &'s DocBuf) -> FindSpec<'s> {
+    pub(crate) fn find_spec<'s>(&self, filter: &'s DocBuf) -> FindSpec<'s> {
         FindSpec { filter: filter.as_doc(), collation: self.collation.clone(), ..FindSpec::new(self.ns.clone()) }
     }
 
-    pub fn run(&self, spec: &FindSpec<'_>) -> Vec<DocBuf> {
+    pub(crate) fn run(&self, spec: &FindSpec<'_>) -> Vec<DocBuf> {
         arbor_query::find(&self.scope(), spec, &Interrupt::never()).unwrap().all(&Interrupt::never()).unwrap()
     }
 
-    pub fn run_in_batches(&self, spec: &FindSpec<'_>, docs: usize) -> Vec<DocBuf> {
+    pub(crate) fn run_in_batches(&self, spec: &FindSpec<'_>, docs: usize) -> Vec<DocBuf> {
         let mut cursor = arbor_query::find(&self.scope(), spec, &Interrupt::never()).unwrap();
         let mut all = Vec::new();
         loop {
@@ -124,28 +124,28 @@ impl Rig {
         }
     }
 
-    pub fn find(&self, filter: &DocBuf) -> Vec<DocBuf> {
+    pub(crate) fn find(&self, filter: &DocBuf) -> Vec<DocBuf> {
         self.run(&self.find_spec(filter))
     }
 
-    pub fn ids(&self, filter: &DocBuf) -> Vec<String> {
+    pub(crate) fn ids(&self, filter: &DocBuf) -> Vec<String> {
         ids(&self.find(filter))
     }
 
-    pub fn count(&self, filter: &DocBuf) -> u64 {
+    pub(crate) fn count(&self, filter: &DocBuf) -> u64 {
         let (namespace, collation) = (self.ns.clone(), self.collation.clone());
         let spec = CountSpec { namespace, query: filter.as_doc(), skip: 0, limit: None, hint: None, collation };
         arbor_query::count(&self.scope(), &spec, &Interrupt::never()).unwrap()
     }
 
-    pub fn distinct(&self, key: &str, filter: &DocBuf) -> Vec<Value> {
+    pub(crate) fn distinct(&self, key: &str, filter: &DocBuf) -> Vec<Value> {
         let (namespace, collation) = (self.ns.clone(), self.collation.clone());
         let spec = DistinctSpec { namespace, key, query: filter.as_doc(), hint: None, collation };
         let values = arbor_query::distinct(&self.scope(), &spec, &Interrupt::never()).unwrap();
         values.as_array().iter().map(ValueRef::to_value).collect()
     }
 
-    pub fn delete(&self, filter: &DocBuf, multi: bool) -> u64 {
+    pub(crate) fn delete(&self, filter: &DocBuf, multi: bool) -> u64 {
         let spec = DeleteSpec {
             namespace: self.ns.clone(),
             deletes: vec![DeleteStatement { q: filter.as_doc(), multi, hint: None, collation: self.collation.clone() }],
@@ -158,7 +158,7 @@ impl Rig {
         outcome.deleted
     }
 
-    pub fn update_spec<'s>(&self, updates: Vec<UpdateStatement<'s>>) -> UpdateSpec<'s> {
+    pub(crate) fn update_spec<'s>(&self, updates: Vec<UpdateStatement<'s>>) -> UpdateSpec<'s> {
         UpdateSpec {
             namespace: self.ns.clone(),
             updates,
@@ -169,21 +169,21 @@ impl Rig {
         }
     }
 
-    pub fn update(&self, statement: UpdateStatement<'_>) -> UpdateOutcome {
+    pub(crate) fn update(&self, statement: UpdateStatement<'_>) -> UpdateOutcome {
         arbor_query::update(&self.scope(), &self.update_spec(vec![statement]), &Interrupt::never()).unwrap()
     }
 
-    pub fn try_aggregate(&self, stages: &[DocBuf]) -> Result<Vec<DocBuf>> {
+    pub(crate) fn try_aggregate(&self, stages: &[DocBuf]) -> Result<Vec<DocBuf>> {
         let pipeline: ArrayBuf = stages.iter().collect();
         let cursor = arbor_query::aggregate(&self.scope(), &self.pipeline(&pipeline), &Interrupt::never())?;
         cursor.all(&Interrupt::never())
     }
 
-    pub fn aggregate(&self, stages: &[DocBuf]) -> Vec<String> {
+    pub(crate) fn aggregate(&self, stages: &[DocBuf]) -> Vec<String> {
         self.try_aggregate(stages).unwrap().iter().map(|doc| doc.as_doc().to_string()).collect()
     }
 
-    pub fn pipeline<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
+    pub(crate) fn pipeline<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
         AggregateSpec {
             namespace: self.ns.clone(),
             collectionless: false,
@@ -198,40 +198,40 @@ impl Rig {
     }
 
     /// Returns the collation of its statements.
-    pub fn effective_collation(&self) -> Collation {
+    pub(crate) fn effective_collation(&self) -> Collation {
         let own = || self.database.store.collection(&self.ns).map(|own| own.collation.clone()).unwrap_or_default();
         self.collation.clone().unwrap_or_else(own)
     }
 
-    pub fn docs(&self) -> Vec<String> {
+    pub(crate) fn docs(&self) -> Vec<String> {
         self.find(&DocBuf::new()).iter().map(|doc| doc.as_doc().to_string()).collect()
     }
 
-    pub fn explain(&self, spec: FindSpec<'_>) -> DocBuf {
+    pub(crate) fn explain(&self, spec: FindSpec<'_>) -> DocBuf {
         let spec = arbor_query::ExplainSpec::Find(spec);
         arbor_query::explain(&self.scope(), &spec, Verbosity::AllPlansExecution, &Interrupt::never()).unwrap()
     }
 
-    pub fn check_valid(&self) {
+    pub(crate) fn check_valid(&self) {
         let report = self.database.store.validate(&self.ns, true).unwrap();
         assert!(report.is_valid(), "{:#?}", report.problems);
     }
 }
 
-pub fn ids(docs: &[DocBuf]) -> Vec<String> {
+pub(crate) fn ids(docs: &[DocBuf]) -> Vec<String> {
     docs.iter().map(|doc| doc.get("_id").map(|id| id.to_string()).unwrap_or_default()).collect()
 }
 
-pub fn doc<'v, V: Into<ValueRef<'v>>>(name: &str, value: V) -> DocBuf {
+pub(crate) fn doc<'v, V: Into<ValueRef<'v>>>(name: &str, value: V) -> DocBuf {
     DocBuf::new().with(name, value)
 }
 
-pub fn array<'v, V: Into<ValueRef<'v>>>(values: impl IntoIterator<Item = V>) -> Value {
+pub(crate) fn array<'v, V: Into<ValueRef<'v>>>(values: impl IntoIterator<Item = V>) -> Value {
     Value::Array(values.into_iter().collect::<ArrayBuf>())
 }
 
 /// The value at a path through documents and, by position, arrays.
-pub fn at<'d>(doc: &'d DocBuf, path: &str) -> ValueRef<'d> {
+pub(crate) fn at<'d>(doc: &'d DocBuf, path: &str) -> ValueRef<'d> {
     let mut value = ValueRef::Document(doc.as_doc());
     for name in path.split('.') {
         let inner: Doc<'d> = match value {
@@ -245,6 +245,6 @@ pub fn at<'d>(doc: &'d DocBuf, path: &str) -> ValueRef<'d> {
 }
 
 /// One document, not an upsert.
-pub fn statement<'s>(q: &'s DocBuf, u: &'s DocBuf) -> UpdateStatement<'s> {
+pub(crate) fn statement<'s>(q: &'s DocBuf, u: &'s DocBuf) -> UpdateStatement<'s> {
     UpdateStatement::new(q.as_doc(), u.into())
 }

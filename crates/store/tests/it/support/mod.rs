@@ -11,37 +11,37 @@ use arbor_store::{
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Transaction};
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub own: InMemory,
     pub store: Arc<Store>,
     pub ns: Namespace,
 }
 
-pub fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     Rig::over(InMemory::new(Options::default()).unwrap(), StoreOptions::default())
 }
 
 impl Rig {
-    pub fn over(own: InMemory, options: StoreOptions) -> Rig {
+    pub(crate) fn over(own: InMemory, options: StoreOptions) -> Rig {
         let store = Arc::new(Store::open(own.transactions.clone(), options).unwrap());
         Rig { own, store, ns: Namespace::new("test", "c").unwrap() }
     }
 
     /// The store after power was lost.
-    pub fn crash(&self, seed: u64) -> Rig {
+    pub(crate) fn crash(&self, seed: u64) -> Rig {
         let (disk, engine) = (self.own.disk.crash(seed), self.own.engine.crash());
         Rig::over(InMemory::open(disk, engine, Options::default()).unwrap(), StoreOptions::default())
     }
 
-    pub fn collection(&self) -> Arc<Collection> {
+    pub(crate) fn collection(&self) -> Arc<Collection> {
         self.store.collection(&self.ns).unwrap()
     }
 
-    pub fn write(&self, work: impl FnMut(&mut Transaction, &Collection) -> Result<()>) -> Result<()> {
+    pub(crate) fn write(&self, work: impl FnMut(&mut Transaction, &Collection) -> Result<()>) -> Result<()> {
         self.write_to(&self.ns, work)
     }
 
-    pub fn write_to(
+    pub(crate) fn write_to(
         &self,
         ns: &Namespace,
         mut work: impl FnMut(&mut Transaction, &Collection) -> Result<()>,
@@ -51,31 +51,31 @@ impl Rig {
         self.store.transactions().retry(Durability::Journaled, work).map(drop)
     }
 
-    pub fn insert(&self, doc: &DocBuf) -> Result<()> {
+    pub(crate) fn insert(&self, doc: &DocBuf) -> Result<()> {
         self.write(|txn, collection| arbor_store::insert(txn, collection, doc.as_doc()))
     }
 
-    pub fn update(&self, old: &DocBuf, new: &DocBuf) -> Result<()> {
+    pub(crate) fn update(&self, old: &DocBuf, new: &DocBuf) -> Result<()> {
         self.write(|txn, collection| {
             arbor_store::update(txn, collection, old.as_doc(), new.as_doc(), UpdateKind::Update)
         })
     }
 
-    pub fn delete(&self, old: &DocBuf) -> Result<()> {
+    pub(crate) fn delete(&self, old: &DocBuf) -> Result<()> {
         self.write(|txn, collection| arbor_store::delete(txn, collection, old.as_doc()))
     }
 
-    pub fn create_index(&self, spec: DocBuf) -> Result<()> {
+    pub(crate) fn create_index(&self, spec: DocBuf) -> Result<()> {
         self.store.create_indexes(&self.ns, &[spec]).map(drop)
     }
 
-    pub fn check_valid(&self) {
+    pub(crate) fn check_valid(&self) {
         let report = self.store.validate(&self.ns, true).unwrap();
         assert!(report.is_valid(), "{:#?}", report.problems);
     }
 
     /// All documents as text, in order.
-    pub fn docs(&self) -> Vec<String> {
+    pub(crate) fn docs(&self) -> Vec<String> {
         let collection = self.collection();
         let view = self.store.transactions().read().unwrap();
         let mut cursor = RecordCursor::new(&view, &collection).unwrap();
@@ -89,7 +89,7 @@ impl Rig {
     }
 
     /// `values => id` of all entries, forwards; checked against the backward scan.
-    pub fn entries(&self, name: &str) -> Vec<String> {
+    pub(crate) fn entries(&self, name: &str) -> Vec<String> {
         let collection = self.collection();
         let index = collection.index(name).unwrap();
         let view = self.store.transactions().read().unwrap();
@@ -119,28 +119,28 @@ impl Rig {
     }
 }
 
-pub fn shown(doc: Doc<'_>) -> String {
+pub(crate) fn shown(doc: Doc<'_>) -> String {
     arbor_bson::display::shell_doc(doc).to_string()
 }
 
-pub fn texts(values: &[Value]) -> String {
+pub(crate) fn texts(values: &[Value]) -> String {
     values.iter().map(|value| arbor_bson::display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join(", ")
 }
 
-pub fn array(values: &[Value]) -> Value {
+pub(crate) fn array(values: &[Value]) -> Value {
     Value::Array(values.iter().collect::<ArrayBuf>())
 }
 
-pub fn doc(fields: &[(&str, Value)]) -> DocBuf {
+pub(crate) fn doc(fields: &[(&str, Value)]) -> DocBuf {
     fields.iter().map(|(name, value)| (*name, value)).collect()
 }
 
-pub fn key(fields: &[(&str, i32)]) -> DocBuf {
+pub(crate) fn key(fields: &[(&str, i32)]) -> DocBuf {
     fields.iter().map(|(name, value)| (*name, *value)).collect()
 }
 
 /// `{key: ..., name: the default}` with options.
-pub fn spec(fields: &[(&str, i32)], options: &[(&str, Value)]) -> DocBuf {
+pub(crate) fn spec(fields: &[(&str, i32)], options: &[(&str, Value)]) -> DocBuf {
     let mut spec = DocBuf::new().with("key", &key(fields));
     for (name, value) in options {
         spec.append(name, value);
@@ -149,7 +149,7 @@ pub fn spec(fields: &[(&str, i32)], options: &[(&str, Value)]) -> DocBuf {
 }
 
 /// The sum of the field `n`, an int32 in every document.
-pub fn sum_of_n(store: &Store, ns: &Namespace) -> i32 {
+pub(crate) fn sum_of_n(store: &Store, ns: &Namespace) -> i32 {
     let (collection, view) = store.snapshot(ns).unwrap().unwrap();
     let mut cursor = RecordCursor::new(&view, &collection).unwrap();
     let (mut sum, mut valid) = (0, cursor.first().unwrap());

@@ -8,48 +8,48 @@ use arbor_base::TreeId;
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Cursor, Durability, Options, Transaction, Transactions, TreeOptions, View};
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub own: InMemory,
     pub transactions: Arc<Transactions>,
 }
 
-pub fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     rig_with(Options::default())
 }
 
-pub fn rig_with(options: Options) -> Rig {
+pub(crate) fn rig_with(options: Options) -> Rig {
     Rig::over(InMemory::new(options).unwrap())
 }
 
 impl Rig {
-    pub fn over(own: InMemory) -> Rig {
+    pub(crate) fn over(own: InMemory) -> Rig {
         Rig { transactions: own.transactions.clone(), own }
     }
 
-    pub fn tree(&self) -> TreeId {
+    pub(crate) fn tree(&self) -> TreeId {
         let mut txn = self.transactions.begin().unwrap();
         let tree = txn.create_tree(TreeOptions::default());
         txn.commit(Durability::Applied).unwrap();
         tree
     }
 
-    pub fn put(&self, tree: TreeId, key: &str, value: &str) {
+    pub(crate) fn put(&self, tree: TreeId, key: &str, value: &str) {
         let mut txn = self.transactions.begin().unwrap();
         txn.put(tree, key, value);
         txn.commit(Durability::Applied).unwrap();
     }
 
-    pub fn rows(&self, tree: TreeId) -> Vec<String> {
+    pub(crate) fn rows(&self, tree: TreeId) -> Vec<String> {
         rows(&self.transactions.read().unwrap(), tree)
     }
 
-    pub fn begin(&self) -> Transaction {
+    pub(crate) fn begin(&self) -> Transaction {
         self.transactions.begin().unwrap()
     }
 }
 
 /// `key=value` of every row, forwards; checked against the backward scan.
-pub fn rows(view: &impl View, tree: TreeId) -> Vec<String> {
+pub(crate) fn rows(view: &impl View, tree: TreeId) -> Vec<String> {
     let row = |cursor: &dyn Cursor| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!("{}={}", text(cursor.key()), text(cursor.value()))

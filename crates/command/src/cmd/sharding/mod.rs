@@ -1,0 +1,52 @@
+//! Commands that routers send to shards.
+
+use arbor_bson::{Code, DocBuf, ObjectId, ValueRef};
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+/// `_shardsvrSetOwnership`: sets what this shard knows of a collection or a database.
+pub(crate) fn set_ownership(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["state", "version", "kept", "dropped"])?;
+    let name = call.field(call.info.name).string(call.target())?;
+    let state = call.field("state").string(call.required("state")?)?;
+    let version = call.optional("version").map(|value| call.field("version").document(value)).transpose()?;
+    let ids = |name: &str| -> Vec<ObjectId> {
+        let ids = match call.optional(name) {
+            Some(ValueRef::Array(ids)) => Some(ids),
+            _ => None,
+        };
+        let ids = ids.into_iter().flat_map(|ids| ids.iter());
+        ids.filter_map(|id| if let ValueRef::ObjectId(id) = id { Some(id) } else { None }).collect()
+    };
+    call.server.set_ownership(name, (state, version), &ids("kept"), &ids("dropped"))
+}
+
+/// `_shardsvrJoin`: makes this server a part of a cluster, once and for all.
+pub(crate) fn join(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["shardName", "clusterId", "configsvrConnectionString"])?;
+    if !call.server.is_shard() {
+        let text = "this server is no shard: it was started without --shardsvr";
+        return Err(Error::new(Code::NO_SHARDING_ENABLED, text));
+    }
+    let name = call.field("shardName").string(call.required("shardName")?)?;
+    let config = call.field("configsvrConnectionString").string(call.required("configsvrConnectionString")?)?;
+    let cluster = call.required("clusterId")?;
+    if let Some(identity) = call.server.shard_identity()? {
+        let same = matches!(identity.get("clusterId"), Some(own) if arbor_bson::identical(own, cluster))
+            && matches!(identity.get("shardName"), Some(ValueRef::String(own)) if own == name);
+        if same {
+            return Ok(());
+        }
+        let text = format!("this server is already the shard {:?} of a cluster", identity.get("shardName"));
+        return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+    }
+    let identity = DocBuf::new().with("_id", "shardIdentity").with("shardName", name).with("clusterId", cluster);
+    call.server.set_shard_identity(&identity.with("configsvrConnectionString", config))
+}
+
+/// `_shardsvrLeave`: forgets the cluster.
+pub(crate) fn leave(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    call.server.set_shard_identity(&DocBuf::new().with("_id", "shardIdentity"))
+}

@@ -1,0 +1,10 @@
+//! `invalidateUserCache`.
+
+use crate::Result;
+use crate::call::Call;
+
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    call.server.accounts.forget();
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! Every command of the registry: its minimal form and the fields of its reply, a wrong type for each field that it needs, and
+//! a field that it does not know.
+//!
+//! The server is a standalone over an empty store in memory, with one collection `db.c` that has a document and an index.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use arbor_bson::{DocBuf, ValueRef};
+use arbor_notation::doc;
+use arbor_protocol::log::Log;
+use arbor_protocol::transport::{NetworkStatistics, Peer};
+use arbor_query::Database;
+use arbor_wire::{Form, ReplyTo};
+
+use crate::execution::Incoming;
+use crate::{Commands, Connection, Host, Options, Parameters, registry};
+
+struct NoHost;
+
+impl Host for NoHost {
+    fn network(&self) -> NetworkStatistics {
+        NetworkStatistics::default()
+    }
+
+    fn rotate_certificates(&self) -> Result<(), String> {
+        Err("TLS is not enabled".to_owned())
+    }
+
+    fn shut_down(&self) {}
+
+    fn topology_changed(&self) {}
+}
+
+struct Server {
+    commands: Commands,
+    connection: Connection,
+}
+
+impl Server {
+    fn new() -> Server {
+        let store = arbor_store::testing::store().unwrap();
+        let transactions = store.transactions().clone();
+        let (parameters, _) = Parameters::new(&[("enableTestCommands".to_owned(), "1".to_owned())]).unwrap();
+        let log = Arc::new(Log::in_memory());
+        let database = Database::new(store, transactions);
+        let commands = Commands::new(database, log, parameters, Options::default(), Box::new(NoHost));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let connection = commands.open(Peer::new(1, address, address, 1));
+        let mut server = Server { commands, connection };
+        for command in [
+            "{insert: 'c', documents: [{_id: 1, a: 1}]}",
+            "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a_1'}]}",
+        ] {
+            let reply = server.run("db", &doc(command));
+            assert_eq!(code(&reply), 0, "{reply:?}");
+        }
+        server
+    }
+
+    fn run(&mut self, db: &str, command: &DocBuf) -> DocBuf {
+        let request = Incoming {
+            db,
+            body: command.as_doc(),
+            sequences: &[],
+            reply_to: ReplyTo { request_id: 1, form: Form::Message { checksum: false }, compressor: None },
+            may_stream: false,
+            waited_until: None,
+        };
+        self.commands.execute(&mut self.connection, &request).expect("no fail point closes the connection").reply
+    }
+}
+
+/// Returns the code of an error, or 0.
+fn code(reply: &DocBuf) -> i32 {
+    match (reply.get("ok"), reply.get("code")) {
+        (Some(ValueRef::Double(1.0)), None) => 0,
+        (Some(ValueRef::Double(0.0)), Some(ValueRef::Int32(code))) => code,
+        _ => panic!("neither a success nor an error: {reply:?}"),
+    }
+}
+
+/// One command.
+struct Case {
+    name: &'static str,
+    /// With the least that it needs.
+    minimal: &'static str,
+    /// The code of its reply; 0: it succeeds.
+    code: i32,
+    /// Fields of a reply that succeeds, besides `ok`.
+    reply: &'static str,
+    /// A wrong value for each field that it needs, and the code of the refusal.
+    wrong: &'static [(&'static str, &'static str, i32)],
+}
+
+const fn succeeds(
+    minimal: &'static str,
+    reply: &'static str,
+    wrong: &'static [(&'static str, &'static str, i32)],
+) -> Case {
+    Case { name: first_word(minimal), minimal, code: 0, reply, wrong }
+}
+
+const fn fails(minimal: &'static str, code: i32, wrong: &'static [(&'static str, &'static str, i32)]) -> Case {
+    Case { name: first_word(minimal), minimal, code, reply: "", wrong }
+}
+
+/// Returns the name of the first field of `{name: ...}`.
+const fn first_word(text: &'static str) -> &'static str {
+    let (_, rest) = text.split_at(1);
+    let mut end = 0;
+    while rest.as_bytes()[end] != b':' {
+        end += 1;
+    }
+    rest.split_at(end).0
+}
+
+const TYPE_MISMATCH: i32 = 14;
+const INVALID_NAMESPACE: i32 = 73;
+const UNKNOWN_FIELD: i32 = 40415;
+const NO_REPLICATION: i32 = 76;
+const FAILED: i32 = 125;
+const ILLEGAL_OPERATION: i32 = 20;
+const BAD_VALUE: i32 = 2;
+const SEARCH_NOT_ENABLED: i32 = 31082;
+
+/// Commands that refuse no field here: their fields are names of parameters, or are not read where there is no set, no
+/// transaction and no search.
+const TAKES_ANY_FIELD: &[&str] = &[
+    "_arborMember",
+    "createSearchIndexes",
+    "dropSearchIndex",
+    "getParameter",
+    "replSetInitiate",
+    "rollbackTransaction",
+    "setParameter",
+    "updateSearchIndex",
+];
+
+/// Commands that have no case yet: they are tested by testing/spec and testing/clients alone.
+const WITHOUT_CASE: &[&str] =
+    &["_mergeAuthzCollections", "autoCompact", "removeQuerySettings", "rotateCertificates", "setQuerySettings"];
+
+/// Access control: its commands depend on users, and are tested with them.
+const OF_ACCESS_CONTROL: &[&str] = &["User", "Role", "Privilege", "sasl", "authenticate", "logout", "users", "roles"];
+
+#[rustfmt::skip]
+static CASES: &[Case] = &[
+    fails("{_arborMember: 1, set: 'rs'}", NO_REPLICATION, &[]),
+    fails("{_arborTree: 1, begin: true}", NO_REPLICATION, &[]),
+    fails("{abortTransaction: 1}", FAILED, &[]),
+    succeeds("{aggregate: 'c', pipeline: [], cursor: {}}", "cursor", &[
+        ("pipeline", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH),
+    ]),
+    fails("{appendOplogNote: 1, data: {}}", NO_REPLICATION, &[]),
+    succeeds("{applyOps: []}", "applied results", &[("applyOps", "5", TYPE_MISMATCH)]),
+    succeeds("{beginTransaction: 1}", "", &[]),
+    succeeds("{buildInfo: 1}", "version gitVersion versionArray maxBsonObjectSize storageEngines", &[]),
+    succeeds("{buildinfo: 1}", "version versionArray maxBsonObjectSize", &[]),
+    succeeds("{bulkWrite: 1, ops: [{insert: 0, document: {}}], nsInfo: [{ns: 'db.c'}]}", "cursor nErrors nInserted nMatched nModified nUpserted nDeleted", &[
+        ("ops", "5", TYPE_MISMATCH), ("nsInfo", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{cloneCollectionAsCapped: 'c', toCollection: 'd', size: 4096}", "", &[("toCollection", "5", TYPE_MISMATCH)]),
+    succeeds("{collMod: 'c'}", "", &[("collMod", "5", INVALID_NAMESPACE), ("index", "5", TYPE_MISMATCH)]),
+    succeeds("{collStats: 'c'}", "ns size count storageSize nindexes indexSizes totalIndexSize totalSize", &[
+        ("collStats", "5", INVALID_NAMESPACE), ("scale", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{collstats: 'c'}", "ns size count", &[("collstats", "5", INVALID_NAMESPACE)]),
+    fails("{commitTransaction: 1}", FAILED, &[]),
+    fails("{compact: 'c'}", 115, &[("compact", "5", INVALID_NAMESPACE)]),
+    succeeds("{configureFailPoint: 'failCommand', mode: 'off'}", "", &[]),
+    succeeds("{connPoolStats: 1}", "numClientConnections numAScopedConnections totalInUse totalAvailable totalCreated pools hosts", &[]),
+    succeeds("{connectionStatus: 1}", "authInfo", &[]),
+    succeeds("{convertToCapped: 'c', size: 4096}", "", &[("convertToCapped", "5", INVALID_NAMESPACE)]),
+    succeeds("{count: 'c'}", "n", &[("count", "5", INVALID_NAMESPACE), ("query", "5", TYPE_MISMATCH)]),
+    succeeds("{create: 'd'}", "", &[("create", "5", INVALID_NAMESPACE), ("capped", "'x'", TYPE_MISMATCH)]),
+    succeeds("{createIndexes: 'c', indexes: [{key: {b: 1}, name: 'b_1'}]}", "numIndexesBefore numIndexesAfter createdCollectionAutomatically", &[
+        ("createIndexes", "5", INVALID_NAMESPACE), ("indexes", "5", TYPE_MISMATCH),
+    ]),
+    fails("{createSearchIndexes: 'c', indexes: []}", SEARCH_NOT_ENABLED, &[]),
+    succeeds("{currentOp: 1}", "inprog", &[]),
+    succeeds("{dataSize: 'db.c'}", "size numObjects millis", &[("dataSize", "5", TYPE_MISMATCH)]),
+    succeeds("{dbHash: 1}", "host collections md5 timeMillis", &[]),
+    succeeds("{dbStats: 1}", "db collections views objects avgObjSize dataSize storageSize indexes indexSize totalSize scaleFactor", &[
+        ("scale", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{dbstats: 1}", "db collections objects", &[]),
+    succeeds("{delete: 'c', deletes: [{q: {}, limit: 1}]}", "n", &[
+        ("delete", "5", INVALID_NAMESPACE), ("deletes", "5", TYPE_MISMATCH), ("ordered", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{deleteIndexes: 'c', index: 'a_1'}", "nIndexesWas", &[("deleteIndexes", "5", INVALID_NAMESPACE)]),
+    succeeds("{distinct: 'c', key: 'a'}", "values", &[
+        ("distinct", "5", INVALID_NAMESPACE), ("key", "5", TYPE_MISMATCH), ("query", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{drop: 'c'}", "nIndexesWas ns", &[("drop", "5", INVALID_NAMESPACE)]),
+    succeeds("{dropConnections: 1, hostAndPort: ['h:1']}", "", &[("hostAndPort", "5", TYPE_MISMATCH)]),
+    succeeds("{dropDatabase: 1}", "dropped", &[]),
+    succeeds("{dropIndexes: 'c', index: 'a_1'}", "nIndexesWas", &[("dropIndexes", "5", INVALID_NAMESPACE)]),
+    fails("{dropSearchIndex: 'c', name: 's'}", SEARCH_NOT_ENABLED, &[]),
+    succeeds("{endSessions: []}", "", &[("endSessions", "5", TYPE_MISMATCH)]),
+    succeeds("{explain: {find: 'c'}}", "queryPlanner executionStats command serverInfo", &[
+        ("explain", "5", TYPE_MISMATCH), ("verbosity", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{features: 1}", "oidMachine", &[]),
+    succeeds("{find: 'c'}", "cursor", &[
+        ("find", "5", INVALID_NAMESPACE), ("filter", "5", TYPE_MISMATCH), ("sort", "5", TYPE_MISMATCH),
+        ("limit", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{findAndModify: 'c', query: {}, update: {$set: {a: 2}}}", "lastErrorObject value", &[
+        ("findAndModify", "5", INVALID_NAMESPACE), ("query", "5", TYPE_MISMATCH), ("fields", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{findandmodify: 'c', query: {}, remove: true}", "lastErrorObject value", &[
+        ("findandmodify", "5", INVALID_NAMESPACE), ("query", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{fsync: 1}", "numFiles", &[]),
+    fails("{fsyncUnlock: 1}", ILLEGAL_OPERATION, &[]),
+    fails("{getClusterParameter: 'changeStreamOptions'}", ILLEGAL_OPERATION, &[]),
+    succeeds("{getCmdLineOpts: 1}", "argv parsed", &[]),
+    fails("{getDefaultRWConcern: 1}", ILLEGAL_OPERATION, &[]),
+    succeeds("{getDiagnosticData: 1}", "data", &[]),
+    succeeds("{getFreeMonitoringStatus: 1}", "state", &[]),
+    succeeds("{getLastError: 1}", "connectionId n err", &[]),
+    succeeds("{getLog: 'global'}", "totalLinesWritten log", &[("getLog", "5", TYPE_MISMATCH)]),
+    fails("{getMore: Long(1), collection: 'c'}", 43, &[
+        ("getMore", "'x'", TYPE_MISMATCH), ("collection", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{getParameter: '*'}", "cursorTimeoutMillis", &[]),
+    succeeds("{getlasterror: 1}", "connectionId n err", &[]),
+    succeeds("{getnonce: 1}", "nonce", &[]),
+    succeeds("{hello: 1}", "isWritablePrimary maxBsonObjectSize maxMessageSizeBytes maxWriteBatchSize localTime logicalSessionTimeoutMinutes connectionId minWireVersion maxWireVersion readOnly", &[]),
+    succeeds("{hostInfo: 1}", "system os extra", &[]),
+    succeeds("{insert: 'c', documents: [{}]}", "n", &[
+        ("insert", "5", INVALID_NAMESPACE), ("documents", "5", TYPE_MISMATCH), ("ordered", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{isMaster: 1}", "ismaster maxBsonObjectSize localTime minWireVersion maxWireVersion readOnly", &[]),
+    succeeds("{ismaster: 1}", "ismaster maxBsonObjectSize localTime minWireVersion maxWireVersion readOnly", &[]),
+    succeeds("{killAllSessions: []}", "", &[("killAllSessions", "5", TYPE_MISMATCH)]),
+    succeeds("{killAllSessionsByPattern: []}", "", &[("killAllSessionsByPattern", "5", TYPE_MISMATCH)]),
+    succeeds("{killCursors: 'c', cursors: [Long(1)]}", "cursorsKilled cursorsNotFound cursorsAlive cursorsUnknown", &[
+        ("killCursors", "5", INVALID_NAMESPACE), ("cursors", "5", TYPE_MISMATCH),
+    ]),
+    succeeds("{killOp: 1, op: 1}", "info", &[("op", "'x'", TYPE_MISMATCH)]),
+    succeeds("{killSessions: []}", "", &[("killSessions", "5", TYPE_MISMATCH)]),
+    succeeds("{listCollections: 1}", "cursor", &[
+        ("filter", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH), ("nameOnly", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{listCommands: 1}", "commands", &[]),
+    succeeds("{listDatabases: 1}", "databases totalSize totalSizeMb", &[
+        ("filter", "5", TYPE_MISMATCH), ("nameOnly", "'x'", TYPE_MISMATCH),
+    ]),
+    succeeds("{listIndexes: 'c'}", "cursor", &[("listIndexes", "5", INVALID_NAMESPACE), ("cursor", "5", TYPE_MISMATCH)]),
+    succeeds("{lockInfo: 1}", "lockInfo", &[]),
+    succeeds("{logRotate: 1}", "", &[]),
+    succeeds("{ping: 1}", "", &[]),
+    succeeds("{planCacheClear: 'c'}", "", &[("planCacheClear", "5", INVALID_NAMESPACE)]),
+    succeeds("{planCacheClearFilters: 'c'}", "", &[("planCacheClearFilters", "5", INVALID_NAMESPACE)]),
+    succeeds("{planCacheListFilters: 'c'}", "filters", &[("planCacheListFilters", "5", INVALID_NAMESPACE)]),
+    succeeds("{planCacheSetFilter: 'c', query: {a: 1}, indexes: [{a: 1}]}", "", &[
+        ("planCacheSetFilter", "5", INVALID_NAMESPACE), ("query", "5", BAD_VALUE), ("indexes", "5", BAD_VALUE),
+    ]),
+    succeeds("{profile: -1}", "was slowms sampleRate", &[("profile", "'x'", TYPE_MISMATCH)]),
+    succeeds("{reIndex: 'c'}", "nIndexesWas nIndexes indexes", &[("reIndex", "5", INVALID_NAMESPACE)]),
+    succeeds("{refreshSessions: []}", "", &[("refreshSessions", "5", TYPE_MISMATCH)]),
+    succeeds("{renameCollection: 'db.c', to: 'db.d'}", "", &[
+        ("renameCollection", "5", TYPE_MISMATCH), ("to", "5", TYPE_MISMATCH),
+    ]),
+    fails("{replSetAbortPrimaryCatchUp: 1}", NO_REPLICATION, &[]),
+    fails("{replSetFreeze: 1}", NO_REPLICATION, &[]),
+    fails("{replSetGetConfig: 1}", NO_REPLICATION, &[]),
+    fails("{replSetGetRBID: 1}", NO_REPLICATION, &[]),
+    fails("{replSetGetStatus: 1}", NO_REPLICATION, &[]),
+    fails("{replSetHeartbeat: 'rs'}", NO_REPLICATION, &[]),
+    fails("{replSetInitiate: {}}", NO_REPLICATION, &[]),
+    fails("{replSetMaintenance: 1}", NO_REPLICATION, &[]),
+    fails("{replSetReconfig: {}}", NO_REPLICATION, &[]),
+    fails("{replSetResizeOplog: 1, size: 1000.0}", ILLEGAL_OPERATION, &[]),
+    fails("{replSetStepDown: 1}", NO_REPLICATION, &[]),
+    fails("{replSetStepUp: 1}", NO_REPLICATION, &[]),
+    fails("{replSetSyncFrom: 'h'}", NO_REPLICATION, &[]),
+    fails("{replSetTestEgress: 1}", NO_REPLICATION, &[]),
+    fails("{rollbackTransaction: 1}", FAILED, &[]),
+    succeeds("{serverStatus: 1}", "host version process pid uptime localTime connections network opcounters mem metrics", &[]),
+    fails("{setClusterParameter: {changeStreamOptions: {}}}", ILLEGAL_OPERATION, &[]),
+    fails("{setDefaultRWConcern: 1, defaultReadConcern: {level: 'local'}}", ILLEGAL_OPERATION, &[]),
+    succeeds("{setFeatureCompatibilityVersion: '7.0', confirm: true}", "", &[("setFeatureCompatibilityVersion", "5", TYPE_MISMATCH)]),
+    succeeds("{setParameter: 1, logLevel: 0}", "was", &[]),
+    succeeds("{showLiveTransactions: 1}", "transactions", &[]),
+    succeeds("{shutdown: 1}", "", &[]),
+    succeeds("{startSession: 1}", "id timeoutMinutes", &[]),
+    succeeds("{testVersion2: 1}", "", &[]),
+    succeeds("{top: 1}", "totals", &[]),
+    succeeds("{update: 'c', updates: [{q: {}, u: {$set: {a: 3}}}]}", "n nModified", &[
+        ("update", "5", INVALID_NAMESPACE), ("updates", "5", TYPE_MISMATCH), ("ordered", "'x'", TYPE_MISMATCH),
+    ]),
+    fails("{updateSearchIndex: 'c', name: 's', definition: {}}", SEARCH_NOT_ENABLED, &[]),
+    succeeds("{validate: 'c'}", "ns nInvalidDocuments nrecords nIndexes keysPerIndex indexDetails valid warnings errors", &[
+        ("validate", "5", INVALID_NAMESPACE),
+    ]),
+    succeeds("{validateDBMetadata: 1, apiParameters: {version: '1'}}", "apiVersionErrors", &[("apiParameters", "5", TYPE_MISMATCH)]),
+    succeeds("{whatsmyuri: 1}", "you", &[]),
+];
+
+/// Returns the command with another value for a field, which may be new.
+fn with_field(command: &DocBuf, name: &str, value: ValueRef<'_>) -> DocBuf {
+    let mut changed: DocBuf =
+        command.as_doc().iter().map(|(own, old)| (own, if own == name { value } else { old })).collect();
+    if command.get(name).is_none() {
+        changed.append(name, value);
+    }
+    changed
+}
+
+fn check(case: &Case, problems: &mut Vec<String>) {
+    let info = registry::info(case.name).unwrap_or_else(|| panic!("no command {}", case.name));
+    let db = if info.admin_only { "admin" } else { "db" };
+    let command = doc(case.minimal);
+    let mut expect = |what: &str, command: &DocBuf, expected: i32| {
+        let reply = Server::new().run(db, command);
+        if code(&reply) != expected {
+            problems.push(format!("{what} {command:?}: {expected} expected, {reply:?}"));
+        }
+        reply
+    };
+    let reply = expect("minimal", &command, case.code);
+    let missing: Vec<&str> = case.reply.split_whitespace().filter(|field| reply.get(field).is_none()).collect();
+    for (field, value, expected) in case.wrong {
+        let value = doc(&format!("{{v: {value}}}"));
+        let value = value.get("v").expect("the field that was just written");
+        expect("wrong type of a field:", &with_field(&command, field, value), *expected);
+    }
+    let takes_any = TAKES_ANY_FIELD.contains(&case.name);
+    let unknown = with_field(&command, "noSuchField", ValueRef::Int32(1));
+    let expected = if info.ignores_unknown_fields() { case.code } else { UNKNOWN_FIELD };
+    if !takes_any {
+        expect("unknown field:", &unknown, expected);
+    }
+    if !missing.is_empty() {
+        problems.push(format!("{}: no {missing:?} in {reply:?}", case.name));
+    }
+}
+
+#[test]
+fn commands_read_their_fields_and_reply_as_the_table_says() {
+    let mut problems = Vec::new();
+    CASES.iter().for_each(|case| check(case, &mut problems));
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+#[test]
+fn the_table_names_each_command() {
+    let named = |name: &str| CASES.iter().filter(|case| case.name == name).count();
+    let is_apart = |name: &str| OF_ACCESS_CONTROL.iter().any(|part| name.contains(part));
+    let names =
+        registry::commands().map(|info| info.name).filter(|name| !is_apart(name) && !WITHOUT_CASE.contains(name));
+    let without: Vec<&str> = names.filter(|name| named(name) != 1).collect();
+    assert!(without.is_empty(), "give each of {without:?} one case");
+}

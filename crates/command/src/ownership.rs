@@ -1,0 +1,478 @@
+//! A shard's knowledge of the collections and databases that routers place: the version of each, against which it checks the
+//! version of a request. A request without one, of a client that is connected directly, is not checked.
+//!
+//! O1: a version is set while no request of its namespace runs, so a request that has passed the check runs under that version to its
+//! end. O2: what is known is rows of `config.cache.ownership`, so a restart or another primary of the shard checks the same.
+//! O3: a chunk move sets a version while readers of the one before may still run: they see what the shard had when they began, and
+//! nothing of it is deleted before they end. Writers of the range have ended by then (`moves`).
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arbor_bson::{Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
+use arbor_query::{FindSpec, Interrupt, Scope};
+use arbor_session::SessionId;
+use arbor_store::Namespace;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+
+use crate::execution::Incoming;
+use crate::moves::{Entered, Moving, is_write};
+use crate::{Commands, Error, Result};
+
+const STRIPES: usize = 256;
+
+/// Longest wait for the requests that run when a version is to be set.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The version of a sharded collection, as far as shards compare it: its generation, and the last move of its chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Placement {
+    epoch: ObjectId,
+    major: u32,
+}
+
+const UNSHARDED: Placement = Placement { epoch: ObjectId([0; 12]), major: 0 };
+
+/// Knowledge of a sharded collection, from one change of it to the next.
+pub(crate) struct Placed {
+    placement: Placement,
+    version: DocBuf,
+    /// The filter of the documents that the shard owns. None: all that it has.
+    pub(crate) owned: Option<DocBuf>,
+    /// A range is leaving.
+    pub(crate) moving: Option<Arc<Moving>>,
+    /// Writers under this state.
+    pub(crate) writers: Arc<AtomicUsize>,
+    /// Writers under earlier ones that may still run.
+    pub(crate) older: Vec<Arc<AtomicUsize>>,
+}
+
+impl Placed {
+    fn new(version: Doc<'_>) -> Placed {
+        Placed {
+            placement: placement(version),
+            version: version.to_buf(),
+            owned: None,
+            moving: None,
+            writers: Arc::default(),
+            older: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_owned(self, owned: Option<DocBuf>) -> Placed {
+        Placed { owned, ..self }
+    }
+
+    pub(crate) fn with_moving(self, moving: Moving) -> Placed {
+        Placed { moving: Some(Arc::new(moving)), ..self }
+    }
+
+    /// Returns the state after this one.
+    pub(crate) fn next(&self) -> Placed {
+        let older = self.older.iter().chain([&self.writers]);
+        Placed {
+            placement: self.placement,
+            version: self.version.clone(),
+            owned: self.owned.clone(),
+            moving: self.moving.clone(),
+            writers: Arc::default(),
+            older: older.filter(|writers| writers.load(Ordering::Acquire) > 0).cloned().collect(),
+        }
+    }
+}
+
+#[derive(Clone)]
+enum Known {
+    Collection(Arc<Placed>),
+    /// Version of a database that has moved.
+    Database(DocBuf),
+    /// A change is under way.
+    Blocked,
+}
+
+/// The place of what a shard knows.
+pub(crate) struct Ownership {
+    gates: Vec<RwLock<()>>,
+    known: RwLock<HashMap<String, Known>>,
+    /// Held while a state is made and stored.
+    changing: Mutex<()>,
+    /// States of before, as long as requests run under them.
+    before: Mutex<HashMap<String, Vec<Weak<Placed>>>>,
+    hasher: RandomState,
+}
+
+/// Held while a request runs whose version was checked.
+#[derive(Default)]
+pub(crate) struct Pass<'o> {
+    _of_collection: Option<RwLockReadGuard<'o, ()>>,
+    _of_database: Option<RwLockReadGuard<'o, ()>>,
+    pub(crate) placed: Option<Arc<Placed>>,
+    _writing: Vec<Writing>,
+}
+
+/// A writer that runs.
+pub(crate) struct Writing(Arc<AtomicUsize>);
+
+impl Writing {
+    pub(crate) fn begin(writers: &Arc<AtomicUsize>) -> Writing {
+        writers.fetch_add(1, Ordering::AcqRel);
+        Writing(writers.clone())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let before = self.0.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a writer ends once");
+    }
+}
+
+impl Default for Ownership {
+    fn default() -> Ownership {
+        Ownership {
+            gates: (0..STRIPES).map(|_| RwLock::new(())).collect(),
+            known: RwLock::default(),
+            changing: Mutex::default(),
+            before: Mutex::default(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl Ownership {
+    fn gate(&self, name: &str) -> &RwLock<()> {
+        let at = self.hasher.hash_one(name) as usize % STRIPES;
+        assert!(at < self.gates.len(), "there is a gate for each stripe");
+        self.gates.get(at).unwrap_or_else(|| unreachable!("checked above"))
+    }
+
+    /// Checks the versions of a request. A write of a range that is about to leave waits until it has left, or stays. Errors: the
+    /// request was sent by a table that is too old, or too new.
+    pub(crate) fn enter(&self, request: &Incoming<'_>, transaction: Option<(SessionId, i64)>) -> Result<Pass<'_>> {
+        let (db, body) = (request.db, request.body);
+        let mut pass = Pass::default();
+        if let (Some(ValueRef::Document(version)), Some((command, ValueRef::String(name)))) =
+            (body.get("shardVersion"), body.first())
+        {
+            let namespace = format!("{db}.{name}");
+            let mut waited = false;
+            loop {
+                // a waiting writer must not stop it: it may hold the other gate
+                let guard = self.gate(&namespace).read_recursive();
+                let (placed, writing) = self.check_collection(&namespace, version, is_write(command))?;
+                pass._writing = Vec::from_iter(writing);
+                match placed.as_ref().and_then(|placed| placed.moving.as_ref()).filter(|_| is_write(command)) {
+                    None => {}
+                    Some(moving) => match moving.enter(request, transaction) {
+                        Entered::Elsewhere => {}
+                        Entered::Writing(writing) => pass._writing.push(writing),
+                        Entered::Closed if waited => return Err(stale(&namespace, version, None)),
+                        Entered::Closed => {
+                            // neither the gate nor the count is held meanwhile
+                            pass._writing.clear();
+                            drop((guard, placed.clone()));
+                            waited = !moving.wait_open();
+                            continue;
+                        }
+                    },
+                }
+                pass.placed = placed;
+                pass._of_collection = Some(guard);
+                break;
+            }
+        }
+        if let Some(ValueRef::Document(version)) = body.get("databaseVersion") {
+            let guard = self.gate(db).read_recursive();
+            self.check_database(db, version)?;
+            pass._of_database = Some(guard);
+        }
+        Ok(pass)
+    }
+
+    fn check_collection(
+        &self,
+        namespace: &str,
+        received: Doc<'_>,
+        writes: bool,
+    ) -> Result<(Option<Arc<Placed>>, Option<Writing>)> {
+        let placement = placement(received);
+        let known = self.known.read();
+        match known.get(namespace) {
+            None | Some(Known::Database(_)) if placement == UNSHARDED => Ok((None, None)),
+            Some(Known::Collection(own)) if own.placement == placement => {
+                // counted before a change of the state can begin
+                Ok((Some(own.clone()), writes.then(|| Writing::begin(&own.writers))))
+            }
+            Some(Known::Collection(own)) => Err(stale(namespace, received, Some(&own.version))),
+            _ => Err(stale(namespace, received, None)),
+        }
+    }
+
+    fn check_database(&self, db: &str, received: Doc<'_>) -> Result<()> {
+        let known = self.known.read();
+        let required = match known.get(db) {
+            None | Some(Known::Collection(..)) => return Ok(()),
+            Some(Known::Database(own)) if own.as_bytes() == received.as_bytes() => return Ok(()),
+            Some(Known::Database(own)) => Some(own.clone()),
+            Some(Known::Blocked) => None,
+        };
+        let mut details = DocBuf::new().with("db", db).with("vReceived", received);
+        if let Some(required) = &required {
+            details.append("version", required);
+        }
+        let text = format!("version mismatch for database {db}");
+        Err(Error::new(Code::STALE_DB_VERSION, text).with_details(details))
+    }
+}
+
+fn stale(namespace: &str, received: Doc<'_>, required: Option<&DocBuf>) -> Error {
+    let mut details = DocBuf::new().with("ns", namespace).with("vReceived", received);
+    if let Some(required) = required {
+        details.append("version", required);
+    }
+    let text = format!("version mismatch detected for {namespace}");
+    Error::new(Code::STALE_CONFIG, text).with_details(details)
+}
+
+fn placement(version: Doc<'_>) -> Placement {
+    let epoch = match version.get("e") {
+        Some(ValueRef::ObjectId(epoch)) => epoch,
+        _ => UNSHARDED.epoch,
+    };
+    match version.get("v") {
+        Some(ValueRef::Timestamp(Timestamp { seconds, .. })) => Placement { epoch, major: seconds },
+        _ => Placement { epoch, major: 0 },
+    }
+}
+
+impl Known {
+    fn of_row(row: Doc<'_>) -> Option<Known> {
+        match (row.get("state"), row.get("version")) {
+            (Some(ValueRef::String("blocked")), _) => Some(Known::Blocked),
+            // it is not known here whether the range has left
+            _ if row.get("critical").is_some() => Some(Known::Blocked),
+            (Some(ValueRef::String("collection")), Some(ValueRef::Document(version))) => {
+                Some(Known::Collection(Arc::new(Placed::new(version))))
+            }
+            (Some(ValueRef::String("database")), Some(ValueRef::Document(version))) => {
+                Some(Known::Database(version.to_buf()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Commands {
+    /// Makes this server a shard: reads what it knew before.
+    pub fn begin_sharding(&self) -> Result<()> {
+        let Some(ownership) = &self.ownership else { return Ok(()) };
+        let found = arbor_query::find(&Scope::of(&self.database), &FindSpec::new(rows()?), &Interrupt::never())?;
+        let mut states = HashMap::new();
+        for row in found.all(&Interrupt::never())? {
+            let (Some(ValueRef::String(name)), Some(mut state)) = (row.get("_id"), Known::of_row(row.as_doc())) else {
+                continue;
+            };
+            if let Known::Collection(placed) = &mut state {
+                let owned = self.owned_filter(name)?;
+                *placed = Arc::new(Placed { owned, ..placed.next() });
+            }
+            states.insert(name.to_owned(), state);
+        }
+        *ownership.known.write() = states;
+        Ok(())
+    }
+
+    /// Holds all changes of what is known.
+    pub(crate) fn change_ownership(&self) -> Result<MutexGuard<'_, ()>> {
+        Ok(self.ownership()?.changing.lock())
+    }
+
+    fn ownership(&self) -> Result<&Ownership> {
+        let no_shard = || {
+            let text = "this server is no shard: it was started without --shardsvr";
+            Error::new(Code::NO_SHARDING_ENABLED, text)
+        };
+        self.ownership.as_ref().ok_or_else(no_shard)
+    }
+
+    /// Returns what is known of a sharded collection. Errors: it is not, or a change of it is under way.
+    pub(crate) fn placed(&self, name: &str) -> Result<Arc<Placed>> {
+        match self.ownership()?.known.read().get(name) {
+            Some(Known::Collection(placed)) => Ok(placed.clone()),
+            _ => Err(stale(name, Doc::empty(), None)),
+        }
+    }
+
+    /// Lets requests that come from now on run under another state of a collection. Requires [`Commands::change_ownership`].
+    pub(crate) fn publish(&self, name: &str, placed: Placed) -> Result<()> {
+        let ownership = self.ownership()?;
+        let old = ownership.known.write().insert(name.to_owned(), Known::Collection(Arc::new(placed)));
+        if let Some(Known::Collection(old)) = old {
+            let mut before = ownership.before.lock();
+            let before = before.entry(name.to_owned()).or_default();
+            before.retain(|old| old.strong_count() > 0);
+            before.push(Arc::downgrade(&old));
+        }
+        Ok(())
+    }
+
+    /// Returns true if requests still run under an earlier state of a collection.
+    pub(crate) fn has_old_requests(&self, name: &str) -> bool {
+        let Some(ownership) = &self.ownership else { return false };
+        let before = ownership.before.lock();
+        before.get(name).is_some_and(|before| before.iter().any(|old| old.strong_count() > 0))
+    }
+
+    /// Notes durably that it is not to be known here, after an end of the server, whether a range has left.
+    pub(crate) fn set_critical(&self, name: &str, placed: &Placed, is_critical: bool) -> Result<()> {
+        let mut row = DocBuf::new().with("_id", name).with("state", "collection").with("version", &placed.version);
+        if is_critical {
+            row.append("critical", true);
+        }
+        self.persist(&rows()?, row.as_doc())?;
+        Ok(self.database.make_durable(arbor_txn::Durability::Journaled, None)?)
+    }
+
+    /// Sets what is known of a collection or database, after the requests that run; `state` "none" forgets it. Of the ranges that
+    /// were moving, those of `kept` are the shard's own now, those of `dropped` are not.
+    pub(crate) fn set_ownership(
+        &self,
+        name: &str,
+        (state, version): (&str, Option<Doc<'_>>),
+        kept: &[ObjectId],
+        dropped: &[ObjectId],
+    ) -> Result<()> {
+        let ownership = self.ownership()?;
+        let mut row = DocBuf::new().with("_id", name).with("state", state);
+        if let Some(version) = version {
+            row.append("version", version);
+        }
+        let known = Known::of_row(row.as_doc());
+        if known.is_none() && state != "none" {
+            return Err(Error::bad_value(format!("unknown state of a shard's collection: {state}")));
+        }
+        let _changing = ownership.changing.lock();
+        let before = ownership.known.read().get(name).cloned();
+        let moved = match (&before, &known) {
+            (Some(Known::Collection(old)), Some(Known::Collection(new))) => old.placement.epoch == new.placement.epoch,
+            _ => false,
+        };
+        let gate = if moved { None } else { ownership.gate(name).try_write_for(PATIENCE) };
+        if gate.is_none() && !moved {
+            let text = format!("requests on {name} did not end in time");
+            return Err(Error::new(Code::LOCK_TIMEOUT, text));
+        }
+        if state == "none" {
+            self.forget_ranges(name)?;
+        }
+        self.settle_ranges(name, kept, dropped)?;
+        self.persist(&rows()?, row.as_doc())?;
+        self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
+        match known {
+            Some(Known::Collection(placed)) => {
+                let owned = self.owned_filter(name)?;
+                let next = match &before {
+                    Some(Known::Collection(old)) => old.next(),
+                    _ => placed.next(),
+                };
+                let (placement, version) = (placed.placement, placed.version.clone());
+                self.publish(name, Placed { placement, version, owned, moving: None, ..next })?;
+            }
+            Some(known) => drop(ownership.known.write().insert(name.to_owned(), known)),
+            None => drop(ownership.known.write().remove(name)),
+        }
+        if let Some(Known::Collection(old)) = before
+            && let Some(moving) = &old.moving
+        {
+            moving.end();
+        }
+        Ok(())
+    }
+}
+
+impl Commands {
+    pub(crate) fn is_shard(&self) -> bool {
+        self.ownership.is_some()
+    }
+
+    /// Returns the name of this shard and its cluster. None: it is part of none.
+    pub(crate) fn shard_identity(&self) -> Result<Option<DocBuf>> {
+        let filter = DocBuf::new().with("_id", "shardIdentity");
+        let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(versions()?) };
+        let found = arbor_query::find(&Scope::of(&self.database), &spec, &Interrupt::never())?;
+        let stored = found.all(&Interrupt::never())?.into_iter().next();
+        Ok(stored.filter(|stored| stored.get("shardName").is_some()))
+    }
+
+    pub(crate) fn set_shard_identity(&self, identity: &DocBuf) -> Result<()> {
+        self.persist(&versions()?, identity.as_doc())
+    }
+}
+
+fn versions() -> Result<Namespace> {
+    Ok(Namespace::new("admin", "system.version")?)
+}
+
+fn rows() -> Result<Namespace> {
+    Ok(Namespace::new("config", "cache.ownership")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(epoch: u8, major: u32) -> DocBuf {
+        let stamp = |seconds| ValueRef::Timestamp(Timestamp { seconds, increment: 0 });
+        DocBuf::new().with("e", ValueRef::ObjectId(ObjectId([epoch; 12]))).with("t", stamp(1)).with("v", stamp(major))
+    }
+
+    fn request(version: &DocBuf) -> DocBuf {
+        DocBuf::new().with("find", "c").with("shardVersion", version)
+    }
+
+    fn enter<'o>(ownership: &'o Ownership, body: &DocBuf) -> Result<Pass<'o>> {
+        let reply_to = arbor_wire::ReplyTo { request_id: 1, form: arbor_wire::Form::Nothing, compressor: None };
+        let request =
+            Incoming { db: "db", body: body.as_doc(), sequences: &[], reply_to, may_stream: false, waited_until: None };
+        ownership.enter(&request, None)
+    }
+
+    fn entered(ownership: &Ownership, version: &DocBuf) -> bool {
+        match enter(ownership, &request(version)) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.code, Code::STALE_CONFIG);
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_known_version_passes() {
+        let ownership = Ownership::default();
+        assert!(entered(&ownership, &version(0, 0)) && !entered(&ownership, &version(1, 1)));
+        let known = Known::Collection(Arc::new(Placed::new(version(1, 2).as_doc())));
+        ownership.known.write().insert("db.c".to_owned(), known);
+        assert!(entered(&ownership, &version(1, 2)));
+        for other in [version(0, 0), version(1, 1), version(1, 3), version(2, 2)] {
+            assert!(!entered(&ownership, &other));
+        }
+        ownership.known.write().insert("db.c".to_owned(), Known::Blocked);
+        assert!(!entered(&ownership, &version(1, 2)) && !entered(&ownership, &version(0, 0)));
+        assert!(enter(&ownership, &DocBuf::new().with("find", "c")).is_ok(), "a direct client");
+    }
+
+    #[test]
+    fn a_request_keeps_its_gate() {
+        let ownership = Ownership::default();
+        let request = request(&version(0, 0));
+        let pass = enter(&ownership, &request).unwrap();
+        assert!(ownership.gate("db.c").try_write().is_none());
+        drop(pass);
+        assert!(ownership.gate("db.c").try_write().is_some());
+    }
+}

@@ -1,0 +1,74 @@
+//! The seam of a router: a server whose data is on other servers. What it does not answer itself it hands to a [`Router`].
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_protocol::CommandInfo;
+use arbor_protocol::generic::Generic;
+use arbor_query::{Cursor, Interrupt};
+use arbor_wire::Sequence;
+
+use crate::call::Call;
+use crate::cmd::shared::cursor_reply::{First, answer_first};
+use crate::{Commands, Error, Result};
+
+/// One request that a router may answer.
+pub struct Routed<'c> {
+    pub info: &'static CommandInfo,
+    pub db: &'c str,
+    pub body: Doc<'c>,
+    pub sequences: &'c [Sequence<'c>],
+    pub generic: &'c Generic<'c>,
+    pub interrupt: &'c Interrupt,
+}
+
+/// The reaction of a router to a request.
+pub enum Answer {
+    /// The server runs the command by itself: it is about the server, not about its data.
+    Local,
+    /// The fields of the reply, without `ok`.
+    Reply(DocBuf),
+    /// Documents of several servers; the server keeps the cursor.
+    Cursor(RoutedCursor),
+}
+
+pub struct RoutedCursor {
+    pub cursor: Cursor,
+    pub batch_size: Option<u64>,
+    pub single_batch: bool,
+    pub no_timeout: bool,
+}
+
+/// One per server.
+pub trait Router: Send + Sync {
+    /// Answers one request. May block, as long as the interrupt is not raised.
+    fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer>;
+
+    /// To be called about every second.
+    fn tick(&self) {}
+}
+
+/// Runs a command on the router; false: the server is to run it.
+pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool> {
+    let interrupt = call.interrupt.clone();
+    let routed = Routed {
+        info: call.info,
+        db: call.db,
+        body: call.body,
+        sequences: call.sequences,
+        generic: &call.generic,
+        interrupt: &interrupt,
+    };
+    match interrupt.guard(|| router.run(call.server, &routed))? {
+        Answer::Local => return Ok(false),
+        Answer::Reply(reply) => call.reply = reply,
+        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout }) => {
+            answer_first(call, cursor, First { single_batch, no_timeout, ..First::of(batch_size) })?;
+        }
+    }
+    Ok(true)
+}
+
+/// The code of commands that only a router has.
+pub(crate) fn not_here(call: &mut Call<'_>) -> Result<()> {
+    let text = format!("no such command: '{}'", call.info.name);
+    Err(Error::new(arbor_bson::Code::COMMAND_NOT_FOUND, text))
+}

@@ -1,0 +1,96 @@
+//! The members of the etcd cluster, changed one at a time. A new member is a learner until it has caught up: a voter that was not
+//! started yet would count for the majority, and stop a cluster of one.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::coordinator::{Etcd, number};
+use crate::gateway::{Error, Kind};
+
+/// A member of the etcd cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdMember {
+    pub id: u64,
+    /// Empty until the member has been started.
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub client_urls: Vec<String>,
+    pub is_learner: bool,
+}
+
+impl EtcdMember {
+    fn of(value: &Value) -> Option<EtcdMember> {
+        let texts = |name| {
+            let texts = value.get(name).and_then(Value::as_array);
+            texts.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Some(EtcdMember {
+            id: number(value.get("ID"))?,
+            name: value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            peer_urls: texts("peerURLs"),
+            client_urls: texts("clientURLs"),
+            is_learner: value.get("isLearner").and_then(Value::as_bool).unwrap_or(false),
+        })
+    }
+}
+
+impl Etcd {
+    pub fn members(&self) -> Result<Vec<EtcdMember>, Error> {
+        let reply = self.gateway.post(Kind::Read, "/v3/cluster/member/list", &json!({ "linearizable": true }))?;
+        Ok(members_of(&reply))
+    }
+
+    /// Adds a member, which does not vote yet; nothing happens if it is there. Returns all members.
+    pub fn add_member(&self, peer_url: &str, patience: Duration) -> Result<Vec<EtcdMember>, Error> {
+        let request = json!({ "peerURLs": [peer_url], "isLearner": true });
+        self.change_members("add", &request, patience, |members| {
+            members.iter().any(|member| member.peer_urls.iter().any(|url| url == peer_url))
+        })
+    }
+
+    /// Gives a member its vote, once it has caught up.
+    pub fn promote_member(&self, id: u64, patience: Duration) -> Result<(), Error> {
+        let request = json!({ "ID": id.to_string() });
+        let is_voter = |member: &EtcdMember| member.id == id && !member.is_learner;
+        self.change_members("promote", &request, patience, |members| members.iter().any(is_voter)).map(drop)
+    }
+
+    /// Removes a member; nothing happens if it is not there.
+    pub fn remove_member(&self, id: u64, patience: Duration) -> Result<(), Error> {
+        let request = json!({ "ID": id.to_string() });
+        self.change_members("remove", &request, patience, |members| !members.iter().any(|m| m.id == id)).map(drop)
+    }
+
+    /// Repeats a request until the list of members shows what it does: etcd refuses changes while it is not healthy, as for a
+    /// moment after each change, and the outcome of a request may be unknown.
+    fn change_members(
+        &self,
+        what: &str,
+        request: &Value,
+        patience: Duration,
+        is_done: impl Fn(&[EtcdMember]) -> bool,
+    ) -> Result<Vec<EtcdMember>, Error> {
+        let until = Instant::now() + patience;
+        loop {
+            let outcome = match self.members() {
+                Ok(members) if is_done(&members) => return Ok(members),
+                Ok(_) => self.gateway.post(Kind::Change, &format!("/v3/cluster/member/{what}"), request).map(drop),
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(error) if Instant::now() >= until => return Err(error),
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(100);
+
+fn members_of(reply: &Value) -> Vec<EtcdMember> {
+    let members = reply.get("members").and_then(Value::as_array);
+    members.into_iter().flatten().filter_map(EtcdMember::of).collect()
+}

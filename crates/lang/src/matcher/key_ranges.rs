@@ -1,0 +1,129 @@
+//! Ranges of a shard key as a predicate: what a shard adds to the filters of routers, so that they do not see documents of ranges
+//! that it does not own. No user writes it.
+
+use arbor_bson::keystring::KeyBuilder;
+use arbor_bson::{Doc, DocBuf, ValueRef};
+
+use crate::{Error, Result, hash_of};
+
+/// Name of the predicate. Its value is `{key, ranges: [low, high, ...]}`, with KeyStrings as the bounds.
+pub(super) const OUTSIDE: &str = "$_arborOutside";
+
+/// Documents whose shard key is in none of the ranges.
+#[derive(Clone, Debug)]
+pub struct KeyRanges {
+    key: DocBuf,
+    ranges: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl KeyRanges {
+    pub fn new(key: DocBuf, ranges: Vec<(Vec<u8>, Vec<u8>)>) -> KeyRanges {
+        KeyRanges { key, ranges }
+    }
+
+    pub(super) fn parse(value: ValueRef<'_>) -> Result<KeyRanges> {
+        let wrong = || Error::bad_value(format!("{OUTSIDE} needs a key and ranges"));
+        let ValueRef::Document(spec) = value else { return Err(wrong()) };
+        let (Some(ValueRef::Document(key)), Some(ValueRef::Array(bounds))) = (spec.get("key"), spec.get("ranges"))
+        else {
+            return Err(wrong());
+        };
+        let mut bounds = bounds.iter().map(|bound| match bound {
+            ValueRef::Binary { bytes, .. } => Ok(bytes.to_vec()),
+            _ => Err(wrong()),
+        });
+        let mut ranges = Vec::new();
+        while let Some(low) = bounds.next() {
+            ranges.push((low?, bounds.next().ok_or_else(wrong)??));
+        }
+        Ok(KeyRanges::new(key.to_buf(), ranges))
+    }
+
+    /// Returns true if a document is in one of the ranges.
+    pub fn contain(&self, doc: Doc<'_>) -> bool {
+        let key = shard_key_of(self.key.as_doc(), doc);
+        self.ranges.iter().any(|(low, high)| *low <= key && key < *high)
+    }
+
+    /// Returns the filter of the documents outside.
+    pub fn outside(&self) -> DocBuf {
+        let mut bounds = arbor_bson::ArrayBuf::new();
+        for bytes in self.ranges.iter().flat_map(|(low, high)| [low, high]) {
+            bounds.push(ValueRef::Binary { subtype: 0, bytes });
+        }
+        DocBuf::new().with(OUTSIDE, &DocBuf::new().with("key", &self.key).with("ranges", &bounds))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+}
+
+/// Returns the shard key of a document as a KeyString. A missing field, or one behind an array, which only direct clients can
+/// write, is null.
+pub fn shard_key_of(key: Doc<'_>, doc: Doc<'_>) -> Vec<u8> {
+    let mut builder = KeyBuilder::new();
+    for (path, direction) in key {
+        let value = at_path(doc, path).unwrap_or(ValueRef::Null);
+        match direction {
+            ValueRef::String("hashed") => builder.push(ValueRef::Int64(hash_of(value)), false),
+            _ => builder.push(value, false),
+        };
+    }
+    builder.bytes().to_vec()
+}
+
+fn at_path<'d>(doc: Doc<'d>, path: &str) -> Option<ValueRef<'d>> {
+    match path.split_once('.') {
+        None => doc.get(path).filter(|value| !matches!(value, ValueRef::Array(_))),
+        Some((head, rest)) => match doc.get(head)? {
+            ValueRef::Document(inner) => at_path(inner, rest),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arbor_notation::doc;
+
+    use super::*;
+    use crate::{Context, Filter};
+
+    #[test]
+    fn documents_of_the_ranges_do_not_match() {
+        let bound = |value: i32| {
+            let mut builder = KeyBuilder::new();
+            builder.push(ValueRef::Int32(value), false);
+            builder.bytes().to_vec()
+        };
+        let key = doc("{'a.b': 1}");
+        let ranges = KeyRanges::new(key, vec![(bound(0), bound(10)), (bound(20), bound(30))]);
+        let filter = Filter::parse(ranges.outside().as_doc(), &Context::new(0)).unwrap();
+        for (text, seen) in [
+            ("{a: {b: -1}}", true),
+            ("{a: {b: 0}}", false),
+            ("{a: {b: 9.5}}", false),
+            ("{a: {b: 10}}", true),
+            ("{a: {b: Long(20)}}", false),
+            ("{a: {b: 'x'}}", true),
+            ("{}", true),
+        ] {
+            assert_eq!(filter.matches(doc(text).as_doc()).unwrap(), seen, "{text}");
+            assert_eq!(ranges.contain(doc(text).as_doc()), !seen, "{text}");
+        }
+        assert!(Filter::parse(doc("{$_arborOutside: {key: {a: 1}, ranges: [1]}}").as_doc(), &Context::new(0)).is_err());
+    }
+
+    #[test]
+    fn hashed_fields_are_compared_by_their_hashes() {
+        let hash = hash_of(ValueRef::Int32(5));
+        let bound = |hash: i64| {
+            let mut builder = KeyBuilder::new();
+            builder.push(ValueRef::Int64(hash), false);
+            builder.bytes().to_vec()
+        };
+        let ranges = KeyRanges::new(doc("{a: 'hashed'}"), vec![(bound(hash), bound(hash + 1))]);
+        assert!(ranges.contain(doc("{a: 5}").as_doc()) && !ranges.contain(doc("{a: 6}").as_doc()));
+    }
+}

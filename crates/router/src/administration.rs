@@ -1,0 +1,619 @@
+//! Commands of the cluster: shards, databases, zones, the balancer's switch.
+//!
+//! A1: a change of who owns what goes in this order: the shards refuse requests of the old version ("blocked"), the config servers are
+//! changed, the shards learn the new version. A crash in between leaves them blocked until a router that hits the block repairs it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_command::{Answer, Error, Result, RoutedCursor};
+use arbor_query::{AggregateSpec, Interrupt, Scope};
+use arbor_store::Namespace;
+use arbor_txn::Durability;
+
+use crate::catalog::{Routing, new_version, now};
+use crate::shard::Shard;
+use crate::table;
+use crate::{Request, Router, fields};
+
+/// A lock that is older than this belongs to a router that has ended.
+const LOCK_AGE_MAX_MS: i64 = 120_000;
+/// One that was renewed, as those of moves are every [`RENEWAL`].
+const RENEWED_AGE_MAX_MS: i64 = 15_000;
+const RENEWAL: Duration = Duration::from_secs(2);
+const LOCK_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The lock of a namespace in `config.locks`.
+pub(crate) struct Guard<'r> {
+    router: &'r Router,
+    id: DocBuf,
+    /// Time of its last renewal.
+    renewed: std::cell::Cell<Instant>,
+}
+
+impl Guard<'_> {
+    /// The lock, which another router takes away when it is old.
+    pub(crate) fn id(&self) -> &DocBuf {
+        &self.id
+    }
+
+    /// Makes the lock young again, if it is time. Errors: another router has taken it away.
+    pub(crate) fn renew(&self, interrupt: &Interrupt) -> Result<()> {
+        if self.renewed.get().elapsed() < RENEWAL {
+            return Ok(());
+        }
+        let reply = self.router.catalog.write(renewal(&self.id), interrupt)?;
+        if fields::int(reply.as_doc(), "n") == 0 {
+            return Err(Error::new(Code::LOCK_BUSY, "another router has taken the lock of this operation away"));
+        }
+        self.renewed.set(Instant::now());
+        Ok(())
+    }
+}
+
+/// Returns the command that makes a lock young; in a transaction it also proves that the lock is held.
+pub(crate) fn renewal(id: &DocBuf) -> DocBuf {
+    let now = ValueRef::DateTime(arbor_protocol::log::now_ms());
+    let set = DocBuf::new().with("$set", &DocBuf::new().with("when", now).with("renewed", true));
+    let statement = DocBuf::new().with("q", id).with("u", &set);
+    DocBuf::new().with("update", "locks").with("updates", &std::iter::once(&statement).collect::<ArrayBuf>())
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // where it fails, the lock grows old
+        let interrupt = Interrupt::never().within(Duration::from_secs(10));
+        let _ = self.router.catalog.delete("locks", &self.id, &interrupt);
+    }
+}
+
+impl<'r> Request<'r> {
+    pub(crate) fn administer(&self, name: &str) -> Result<Option<DocBuf>> {
+        Ok(Some(match name {
+            "addShard" => self.add_shard()?,
+            "addShardToZone" => self.zone_of_shard(true)?,
+            "removeShardFromZone" => self.zone_of_shard(false)?,
+            "updateZoneKeyRange" => self.zone_of_range()?,
+            "balancerStart" | "balancerStop" => self.switch_balancer(name == "balancerStop")?,
+            "balancerStatus" => self.balancer_status()?,
+            "enableSharding" => self.enable_sharding()?,
+            "flushRouterConfig" => {
+                self.catalog().forget_all();
+                DocBuf::new().with("flushed", true)
+            }
+            "getShardMap" => self.shard_map()?,
+            "getShardVersion" => self.shard_version()?,
+            "listShards" => self.list_shards()?,
+            "moveChunk" => self.move_chunk()?,
+            "moveRange" => self.move_range()?,
+            "mergeChunks" => self.merge_chunks()?,
+            "movePrimary" => self.move_primary()?,
+            "removeShard" => self.remove_shard()?,
+            "shardCollection" => self.shard_collection()?,
+            "split" => self.split_chunk()?,
+            _ => return Ok(None),
+        }))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<&'r str> {
+        let value = match self.body().first() {
+            Some((first, value)) if first == name => Some(value),
+            _ => self.body().get(name),
+        };
+        match value {
+            Some(ValueRef::String(text)) if !text.is_empty() => Ok(text),
+            Some(ValueRef::String(_)) => Err(Error::bad_value(format!("{name} must not be empty"))),
+            Some(other) => Err(arbor_protocol::arguments::Field::new(self.routed.info.name, name)
+                .wrong_type(other, "string")
+                .into()),
+            None => Err(arbor_protocol::arguments::Field::new(self.routed.info.name, name).missing().into()),
+        }
+    }
+
+    /// Takes the lock of a namespace, so that one change at a time is made to it.
+    pub(crate) fn lock(&self, name: &str) -> Result<Guard<'r>> {
+        let until = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match self.try_lock(name)? {
+                Some(guard) => return Ok(guard),
+                None if Instant::now() > until => {
+                    let text = format!("another operation on {name} is in progress");
+                    return Err(Error::new(Code::LOCK_BUSY, text));
+                }
+                None => {
+                    self.interrupt().check()?;
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Guard<'r>>> {
+        let holder = arbor_protocol::topology::new_object_id();
+        let now_ms = arbor_protocol::log::now_ms();
+        let lock = DocBuf::new()
+            .with("_id", name)
+            .with("state", 2i32)
+            .with("ts", ValueRef::ObjectId(holder))
+            .with("who", self.router.address.as_str())
+            .with("when", ValueRef::DateTime(now_ms));
+        let own = DocBuf::new().with("_id", name).with("ts", ValueRef::ObjectId(holder));
+        match self.catalog().insert("locks", &[lock], self.interrupt()) {
+            Ok(()) => {
+                return Ok(Some(Guard { router: self.router, id: own, renewed: std::cell::Cell::new(Instant::now()) }));
+            }
+            Err(error) if error.code == Code::DUPLICATE_KEY => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(held) = self.catalog().read_one("locks", name.into(), self.interrupt())?
+            && let Some(ValueRef::DateTime(when)) = held.get("when")
+            && when < now_ms - if held.get("renewed").is_some() { RENEWED_AGE_MAX_MS } else { LOCK_AGE_MAX_MS }
+            && let Some(ts) = held.get("ts")
+        {
+            let old = DocBuf::new().with("_id", name).with("ts", ts);
+            self.catalog().delete("locks", &old, self.interrupt())?;
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn set_ownership(
+        &self,
+        shards: &[Arc<Shard>],
+        name: &str,
+        state: &str,
+        version: Option<&dyn Fn(&str) -> DocBuf>,
+    ) -> Result<()> {
+        for shard in shards {
+            let mut command = DocBuf::new().with("_shardsvrSetOwnership", name).with("state", state);
+            if let Some(version) = version {
+                command.append("version", &version(&shard.name));
+            }
+            shard.call("admin", &command, self.interrupt())?;
+        }
+        Ok(())
+    }
+
+    /// Brings what the shards know of a collection in line with the config servers, if no other router is changing it.
+    pub(crate) fn repair(&self, db: &str, namespace: &str) -> Result<()> {
+        let (Some(_of_database), Some(_of_collection)) = (self.try_lock(db)?, self.try_lock(namespace)?) else {
+            return Ok(());
+        };
+        self.catalog().forget(db, namespace);
+        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        match self.catalog().routing(db, namespace, false, self.interrupt())? {
+            Routing::Sharded(table, _) => {
+                for shard in &shards {
+                    self.settle(&table, shard, self.interrupt())?;
+                }
+            }
+            Routing::Unsharded(_, database) => {
+                self.set_ownership(&shards, namespace, "none", None)?;
+                if let Some(database) = database {
+                    let version = |_: &str| database.version.clone();
+                    self.set_ownership(&shards, db, "database", Some(&version))?;
+                }
+            }
+            Routing::Config(_) => {}
+        }
+        Ok(())
+    }
+
+    fn list_shards(&self) -> Result<DocBuf> {
+        let shards = self.catalog().read("shards", &DocBuf::new(), "_id", self.interrupt())?;
+        Ok(DocBuf::new().with("shards", &shards.iter().collect::<ArrayBuf>()))
+    }
+
+    fn add_shard(&self) -> Result<DocBuf> {
+        let (hosts, interrupt) = (self.text("addShard")?, self.interrupt());
+        let name = match self.body().get("name") {
+            Some(_) => self.text("name")?,
+            None => hosts.split('/').next().unwrap_or_default(),
+        };
+        if matches!(name, "config" | "admin" | "local") {
+            return Err(Error::bad_value(format!("a shard cannot have the name '{name}'")));
+        }
+        let shard = Shard::new(name, hosts).map_err(Error::failed_to_parse)?;
+        let _guard = self.lock("config.shards")?;
+        let existing = self.catalog().refresh_shards(interrupt)?;
+        let refused = |text: String| Err(Error::new(Code::OPERATION_FAILED, text));
+        if let Some(known) = existing.iter().find(|known| known.name == name || known.set == shard.set) {
+            if known.name == name && known.set == shard.set {
+                return Ok(DocBuf::new().with("shardAdded", name));
+            }
+            let text =
+                format!("A shard named {} containing the replica set '{}' already exists", known.name, known.set);
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+        }
+        if shard.set == self.catalog().config.set {
+            return refused(format!("Cannot add {hosts} as a shard since it is the set of the config servers"));
+        }
+        let listed = shard.call("admin", &DocBuf::new().with("listDatabases", 1i32).with("nameOnly", true), interrupt);
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) => return refused(format!("the shard {hosts} cannot be added: {}", error.message)),
+        };
+        let databases = fields::array(listed.as_doc(), "databases");
+        let names = databases.iter().flat_map(|all| all.iter()).filter_map(|entry| match entry {
+            ValueRef::Document(entry) => fields::string(entry, "name"),
+            _ => None,
+        });
+        let names: Vec<&str> = names.filter(|name| !matches!(*name, "admin" | "config" | "local")).collect();
+        for database in &names {
+            if let Some(own) = self.catalog().database(database, interrupt)? {
+                return refused(format!(
+                    "can't add shard '{hosts}' because a local database '{database}' exists in another {}",
+                    own.primary
+                ));
+            }
+        }
+        let cluster = self.router.cluster_id(interrupt)?;
+        let join = DocBuf::new()
+            .with("_shardsvrJoin", 1i32)
+            .with("shardName", name)
+            .with("clusterId", ValueRef::ObjectId(cluster))
+            .with("configsvrConnectionString", self.router.config_db.as_str());
+        if let Err(error) = shard.call("admin", &join, interrupt) {
+            return refused(format!("the shard {hosts} cannot be added: {}", error.message));
+        }
+        let document = DocBuf::new()
+            .with("_id", name)
+            .with("host", shard.hosts().as_str())
+            .with("state", 1i32)
+            .with("topologyTime", ValueRef::Timestamp(now()))
+            .with("replSetConfigVersion", 1i64);
+        self.catalog().insert("shards", &[document], interrupt)?;
+        for database in names {
+            self.catalog().database_or_new(database, Some(name), interrupt)?;
+        }
+        self.catalog().refresh_shards(interrupt)?;
+        Ok(DocBuf::new().with("shardAdded", name))
+    }
+
+    fn remove_shard(&self) -> Result<DocBuf> {
+        let (name, interrupt) = (self.text("removeShard")?, self.interrupt());
+        let _guard = self.lock("config.shards")?;
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        let shard = self.catalog().shard(name, interrupt)?;
+        if shards.len() == 1 {
+            return Err(Error::new(
+                Code::ILLEGAL_OPERATION,
+                "Operation not allowed because it would remove the last shard",
+            ));
+        }
+        let own = self.catalog().read_one("shards", name.into(), interrupt)?.unwrap_or_default();
+        let was_draining = fields::is_true(own.as_doc(), "draining");
+        let chunks = self.catalog().read("chunks", &DocBuf::new().with("shard", name), "_id", interrupt)?.len();
+        let databases = self.catalog().read("databases", &DocBuf::new().with("primary", name), "_id", interrupt)?;
+        let to_move: ArrayBuf = databases.iter().filter_map(|own| own.get("_id")).collect();
+        let remaining = DocBuf::new().with("chunks", chunks as i64).with("dbs", databases.len() as i64);
+        let remaining = remaining.with("jumboChunks", 0i64);
+        let note = "you need to drop or movePrimary these databases";
+        let shown =
+            |state: &str, message: &str| DocBuf::new().with("msg", message).with("state", state).with("shard", name);
+        if !was_draining {
+            let draining = fields::without(own.as_doc(), &["draining"]).with("draining", true);
+            self.catalog().put("shards", &draining, interrupt)?;
+            let reply = shown("started", "draining started successfully");
+            return Ok(reply.with("note", note).with("dbsToMove", &to_move));
+        }
+        if chunks > 0 || !databases.is_empty() {
+            let reply = shown("ongoing", "draining ongoing").with("remaining", &remaining);
+            return Ok(reply.with("note", note).with("dbsToMove", &to_move));
+        }
+        self.catalog().delete("shards", &DocBuf::new().with("_id", name), interrupt)?;
+        shard.call("admin", &DocBuf::new().with("_shardsvrLeave", 1i32), interrupt)?;
+        self.catalog().refresh_shards(interrupt)?;
+        Ok(shown("completed", "removeshard completed successfully"))
+    }
+
+    fn enable_sharding(&self) -> Result<DocBuf> {
+        let name = self.text("enableSharding")?;
+        if matches!(name, "admin" | "local" | "config") || name.contains('.') {
+            return Err(Error::new(Code::INVALID_NAMESPACE, format!("invalid db name specified: {name}")));
+        }
+        let primary = self.body().get("primaryShard").map(|_| self.text("primaryShard")).transpose()?;
+        let database = self.catalog().database_or_new(name, primary, self.interrupt())?;
+        match primary {
+            Some(asked) if asked != database.primary => {
+                let text = format!("database {name} already exists on the shard {}", database.primary);
+                Err(Error::new(Code::NAMESPACE_EXISTS, text))
+            }
+            _ => Ok(DocBuf::new()),
+        }
+    }
+
+    fn switch_balancer(&self, stopped: bool) -> Result<DocBuf> {
+        let mode = if stopped { "off" } else { "full" };
+        let setting = DocBuf::new().with("_id", "balancer").with("mode", mode).with("stopped", stopped);
+        self.catalog().put("settings", &setting, self.interrupt())?;
+        Ok(DocBuf::new())
+    }
+
+    fn balancer_status(&self) -> Result<DocBuf> {
+        let setting = self.catalog().read_one("settings", "balancer".into(), self.interrupt())?.unwrap_or_default();
+        let mode = if fields::is_true(setting.as_doc(), "stopped") { "off" } else { "full" };
+        let reply = DocBuf::new().with("mode", mode).with("inBalancerRound", false);
+        Ok(reply.with("numBalancerRounds", 0i64).with("term", 1i64))
+    }
+
+    fn shard_map(&self) -> Result<DocBuf> {
+        let mut all = self.catalog().refresh_shards(self.interrupt())?;
+        all.push(self.catalog().config.clone());
+        let (mut map, mut hosts, mut strings) = (DocBuf::new(), DocBuf::new(), DocBuf::new());
+        for shard in &all {
+            let own = shard.hosts();
+            map.append(&shard.name, own.as_str());
+            strings.append(&own, shard.name.as_str());
+            let members = own.split_once('/').map_or("", |(_, members)| members);
+            members.split(',').for_each(|host| {
+                hosts.append(host, shard.name.as_str());
+            });
+        }
+        Ok(DocBuf::new().with("map", &map).with("hosts", &hosts).with("connStrings", &strings))
+    }
+
+    fn shard_version(&self) -> Result<DocBuf> {
+        let namespace = self.text("getShardVersion")?;
+        let table = self.sharded(namespace)?;
+        let (major, minor) = table.last_version();
+        Ok(DocBuf::new()
+            .with("version", fields::timestamp(major, minor))
+            .with("versionEpoch", ValueRef::ObjectId(table.epoch))
+            .with("versionTimestamp", ValueRef::Timestamp(table.timestamp)))
+    }
+
+    /// Returns the newest routing table of a collection. Errors: it is not sharded.
+    pub(crate) fn sharded(&self, namespace: &str) -> Result<Arc<table::Table>> {
+        let Some((db, collection)) = namespace.split_once('.').filter(|(_, collection)| !collection.is_empty()) else {
+            return Err(Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'")));
+        };
+        assert!(!collection.is_empty(), "filtered above");
+        self.catalog().forget(db, namespace);
+        let table = self.catalog().table(namespace, self.interrupt())?;
+        table.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_SHARDED, format!("Collection {namespace} is not sharded.")))
+    }
+
+    fn zone_of_shard(&self, add: bool) -> Result<DocBuf> {
+        let (name, zone) = (self.text(if add { "addShardToZone" } else { "removeShardFromZone" })?, self.text("zone")?);
+        self.catalog().shard(name, self.interrupt())?;
+        let own = self.catalog().read_one("shards", name.into(), self.interrupt())?.unwrap_or_default();
+        let mut tags: Vec<&str> = match own.get("tags") {
+            Some(ValueRef::Array(tags)) => tags.iter().filter_map(fields::text).filter(|tag| *tag != zone).collect(),
+            _ => Vec::new(),
+        };
+        if add {
+            tags.push(zone);
+        } else {
+            let used = self.catalog().read("tags", &DocBuf::new().with("tag", zone), "_id", self.interrupt())?;
+            let others = self.catalog().read("shards", &DocBuf::new().with("tags", zone), "_id", self.interrupt())?;
+            if !used.is_empty() && others.len() <= 1 {
+                let text = format!(
+                    "Cannot remove shard '{name}' from zone '{zone}': it is the last one, and ranges use the zone"
+                );
+                return Err(Error::new(Code::ZONE_STILL_IN_USE, text));
+            }
+        }
+        let document = fields::without(own.as_doc(), &["tags"]).with("tags", &tags.into_iter().collect::<ArrayBuf>());
+        self.catalog().put("shards", &document, self.interrupt())?;
+        Ok(DocBuf::new())
+    }
+
+    fn zone_of_range(&self) -> Result<DocBuf> {
+        let namespace = self.text("updateZoneKeyRange")?;
+        let bound = |name: &str| match self.body().get(name) {
+            Some(ValueRef::Document(bound)) if !bound.is_empty() => Ok(bound),
+            _ => Err(Error::bad_value(format!("{name} must be a document"))),
+        };
+        let (min, max) = (bound("min")?, bound("max")?);
+        let (low, high) = (table::key_of_bound(min), table::key_of_bound(max));
+        if low >= high {
+            return Err(Error::bad_value(format!("min: {min} should be less than max: {max}")));
+        }
+        let own: Vec<DocBuf> =
+            self.catalog().read("tags", &DocBuf::new().with("ns", namespace), "min", self.interrupt())?;
+        let id = DocBuf::new().with("ns", namespace).with("min", min);
+        let zone = match self.body().get("zone") {
+            Some(ValueRef::Null) => {
+                self.catalog().delete("tags", &DocBuf::new().with("_id", &id), self.interrupt())?;
+                return Ok(DocBuf::new());
+            }
+            _ => self.text("zone")?,
+        };
+        if self.catalog().read("shards", &DocBuf::new().with("tags", zone), "_id", self.interrupt())?.is_empty() {
+            return Err(Error::new(Code::ZONE_NOT_FOUND, format!("zone {zone} does not exist")));
+        }
+        for range in &own {
+            let key = |name| fields::document(range.as_doc(), name).map(table::key_of_bound).unwrap_or_default();
+            let (begin, end) = (key("min"), key("max"));
+            if begin != low && begin < high && low < end || begin == low && end != high {
+                let text = format!("Zone range: {min} to {max} is overlapping with existing: {}", range.as_doc());
+                return Err(Error::new(Code::RANGE_OVERLAP_CONFLICT, text));
+            }
+        }
+        let document = DocBuf::new().with("_id", &id).with("ns", namespace).with("min", min).with("max", max);
+        self.catalog().put("tags", &document.with("tag", zone), self.interrupt())?;
+        Ok(DocBuf::new())
+    }
+
+    /// `movePrimary`: copies the unsharded collections of a database, which no client writes meanwhile.
+    fn move_primary(&self) -> Result<DocBuf> {
+        let (db, to, interrupt) = (self.text("movePrimary")?, self.text("to")?, self.interrupt());
+        let to = self.catalog().shard(to, interrupt)?;
+        let _guard = self.lock(db)?;
+        self.catalog().forget_database(db);
+        let Some(database) = self.catalog().database(db, interrupt)? else {
+            return Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("Database {db} not found")));
+        };
+        if database.primary == to.name {
+            return Ok(DocBuf::new().with("primary", to.name.as_str()));
+        }
+        let from = self.catalog().shard(&database.primary, interrupt)?;
+        self.set_ownership(std::slice::from_ref(&from), db, "blocked", None)?;
+        let moved = self.copy_database(db, &from, &to);
+        let (names, error) = match moved {
+            Ok(names) => (names, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        if let Some(error) = error {
+            self.set_ownership(std::slice::from_ref(&from), db, "none", None)?;
+            return Err(error);
+        }
+        let last_mod = fields::int(database.version.as_doc(), "lastMod") as i32;
+        let version = new_version(last_mod.saturating_add(1));
+        let document = DocBuf::new().with("_id", db).with("primary", to.name.as_str()).with("version", &version);
+        self.catalog().put("databases", &document, interrupt)?;
+        self.catalog().forget_database(db);
+        let shards = [from.clone(), to.clone()];
+        self.set_ownership(&shards, db, "database", Some(&|_: &str| version.clone()))?;
+        for name in names {
+            from.call(db, &DocBuf::new().with("drop", name.as_str()), interrupt)?;
+        }
+        Ok(DocBuf::new().with("primary", to.name.as_str()))
+    }
+
+    fn copy_database(&self, db: &str, from: &Shard, to: &Shard) -> Result<Vec<String>> {
+        let interrupt = self.interrupt();
+        let listed =
+            from.call(db, &DocBuf::new().with("listCollections", 1i32).with("cursor", &DocBuf::new()), interrupt)?;
+        let mut copied = Vec::new();
+        for collection in first_batch(listed.as_doc())? {
+            let name = fields::string(collection, "name").unwrap_or_default();
+            if name.starts_with("system.") || self.catalog().table(&format!("{db}.{name}"), interrupt)?.is_some() {
+                continue;
+            }
+            if fields::string(collection, "type") == Some("timeseries") {
+                let text = format!("{db}.{name} is a time series, which cannot be moved yet");
+                return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
+            }
+            create_like(collection, db, to, interrupt)?;
+            if fields::string(collection, "type") == Some("collection") {
+                copy_indexes(db, name, from, to, interrupt)?;
+                copy_documents(db, name, from, to, interrupt)?;
+            }
+            copied.push(name.to_owned());
+        }
+        Ok(copied)
+    }
+
+    /// `$shardedDataDistribution` and the stages after it.
+    pub(crate) fn data_distribution(&self, stages: Array<'_>) -> Result<Answer> {
+        let interrupt = self.interrupt();
+        let mut documents = Vec::new();
+        for collection in self.catalog().read("collections", &DocBuf::new(), "_id", interrupt)? {
+            let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default().to_owned();
+            let Some((db, name)) = namespace.split_once('.') else { continue };
+            let Some(table) = self.catalog().table(&namespace, interrupt)? else { continue };
+            let mut of_shards = ArrayBuf::new();
+            for shard in table.shards() {
+                let statistics = DocBuf::new().with("collStats", name);
+                let statistics = self.catalog().shard(shard, interrupt)?.call(db, &statistics, interrupt)?;
+                let own = statistics.as_doc();
+                of_shards.push(
+                    &DocBuf::new()
+                        .with("shardName", shard)
+                        .with("numOrphanedDocs", 0i64)
+                        .with("numOwnedDocuments", fields::int(own, "count"))
+                        .with("orphanedSizeBytes", 0i64)
+                        .with("ownedSizeBytes", fields::int(own, "size")),
+                );
+            }
+            documents.push(DocBuf::new().with("ns", namespace.as_str()).with("shards", &of_shards));
+        }
+        let rest: ArrayBuf = stages.iter().skip(1).collect();
+        let spec = AggregateSpec {
+            namespace: Namespace::new("admin", "$cmd.aggregate")?,
+            collectionless: true,
+            pipeline: rest.as_array(),
+            hint: None,
+            collation: None,
+            let_variables: None,
+            durability: Durability::Applied,
+            allow_disk_use: true,
+            bypass_validation: false,
+        };
+        let scope = Scope::of(&self.server.database);
+        let cursor = arbor_query::aggregate_documents(&scope, &spec, documents, interrupt)?;
+        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false }))
+    }
+}
+
+/// Returns the documents of a reply's only batch.
+pub(crate) fn first_batch(reply: Doc<'_>) -> Result<Vec<Doc<'_>>> {
+    let cursor = fields::document(reply, "cursor");
+    let batch = cursor.and_then(|cursor| fields::array(cursor, "firstBatch"));
+    let batch = batch.ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a shard sent a reply without a cursor"))?;
+    if cursor.is_some_and(|cursor| fields::int(cursor, "id") != 0) {
+        return Err(Error::new(Code::INTERNAL_ERROR, "a shard did not send all in one batch"));
+    }
+    Ok(batch.iter().filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc) } else { None }).collect())
+}
+
+/// Creates a collection or view as `listCollections` shows it, if it does not exist.
+pub(crate) fn create_like(listed: Doc<'_>, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+    let name = fields::string(listed, "name").unwrap_or_default();
+    let mut create = DocBuf::new().with("create", name);
+    for (option, value) in fields::document(listed, "options").iter().flat_map(|options| options.iter()) {
+        create.append(option, value);
+    }
+    match to.call(db, &create, interrupt) {
+        Err(error) if error.code == Code::NAMESPACE_EXISTS => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+pub(crate) fn copy_indexes(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+    let listed = from.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
+    let indexes: Vec<DocBuf> = first_batch(listed.as_doc())?
+        .into_iter()
+        .filter(|index| fields::string(*index, "name") != Some("_id_"))
+        .map(|index| fields::without(index, &["ns", "background"]))
+        .collect();
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let create = DocBuf::new().with("createIndexes", name).with("indexes", &indexes.iter().collect::<ArrayBuf>());
+    to.call(db, &create, interrupt).map(drop)
+}
+
+fn copy_documents(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+    let mut reply = from.call(db, &DocBuf::new().with("find", name).with("batchSize", 1000i32), interrupt)?;
+    loop {
+        let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
+            return Err(Error::new(Code::INTERNAL_ERROR, "a shard sent a reply without a cursor"));
+        };
+        let batch = fields::array(cursor, "firstBatch").or_else(|| fields::array(cursor, "nextBatch"));
+        let documents: Vec<DocBuf> = batch
+            .iter()
+            .flat_map(|batch| batch.iter())
+            .filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None })
+            .collect();
+        if !documents.is_empty() {
+            let concern = DocBuf::new().with("w", "majority");
+            let insert = DocBuf::new().with("insert", name).with("writeConcern", &concern);
+            let insert = insert.with("bypassDocumentValidation", true);
+            let reply = to.call_with(db, &insert, &[("documents", &documents)], interrupt)?;
+            if let Some(ValueRef::Document(error)) =
+                fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
+            {
+                return Err(crate::shard::error_of(error));
+            }
+        }
+        let id = fields::int(cursor, "id");
+        if id == 0 {
+            return Ok(());
+        }
+        let more = DocBuf::new().with("getMore", id).with("collection", name).with("batchSize", 1000i32);
+        reply = from.call(db, &more, interrupt)?;
+    }
+}
+
+/// Returns the usual name of an index over a key.
+pub(crate) fn index_name(key: Doc<'_>) -> String {
+    let parts = key.iter().map(|(path, direction)| match direction {
+        ValueRef::String(word) => format!("{path}_{word}"),
+        other => format!("{path}_{}", fields::number_of(other).unwrap_or(1.0)),
+    });
+    let name = parts.collect::<Vec<String>>().join("_");
+    if name == "_id_1" { "_id_".to_owned() } else { name }
+}

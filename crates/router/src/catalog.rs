@@ -1,0 +1,422 @@
+//! The router's knowledge of the cluster: copies of documents of the config servers, read when they are first needed and again when a
+//! shard says that they are out of date. That makes a wrong copy harmless: shards check the versions of requests.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_command::{Error, Result};
+use arbor_query::Interrupt;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::fields;
+use crate::shard::Shard;
+use crate::table::{self, Table};
+
+/// Views upon views.
+const VIEWS_MAX: usize = 20;
+/// Copies of more collections than this are forgotten, all at once.
+const COLLECTIONS_MAX: usize = 100_000;
+
+pub(crate) struct Catalog {
+    pub config: Arc<Shard>,
+    known: Mutex<Known>,
+    /// Databases with sharded collections: what was found, and when.
+    recent: Mutex<HashMap<String, (bool, Instant)>>,
+    /// Views by namespace; None: it is a collection, or nothing.
+    views: Mutex<HashMap<String, Found>>,
+}
+
+/// A view that was looked up, and when.
+type Found = (Option<Arc<View>>, Instant);
+
+/// A view, or the first sharded collection of a database, that is younger may not be known yet.
+const RECENT: Duration = Duration::from_secs(1);
+const RECENT_MAX: usize = 10_000;
+
+#[derive(Default)]
+struct Known {
+    shards: BTreeMap<String, Arc<Shard>>,
+    databases: HashMap<String, Database>,
+    collections: HashMap<String, Option<Arc<Table>>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Database {
+    pub primary: String,
+    /// `databaseVersion` of a request.
+    pub version: DocBuf,
+}
+
+/// A view, and those below it, that the router resolves.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Collection of the same database.
+    pub on: String,
+    pub stages: ArrayBuf,
+}
+
+/// Place of the documents of a collection.
+#[derive(Clone)]
+pub(crate) enum Routing {
+    /// On the shard of its database. None: the database does not exist.
+    Unsharded(Arc<Shard>, Option<Database>),
+    Sharded(Arc<Table>, Option<Database>),
+    /// On the config servers.
+    Config(Arc<Shard>),
+}
+
+impl Catalog {
+    pub(crate) fn new(config: Shard) -> Catalog {
+        Catalog { config: Arc::new(config), known: Mutex::default(), recent: Mutex::default(), views: Mutex::default() }
+    }
+
+    /// Reads all documents of a collection of the config servers.
+    pub(crate) fn read(
+        &self,
+        collection: &str,
+        filter: &DocBuf,
+        sort: &str,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<DocBuf>> {
+        let mut documents = Vec::new();
+        self.each(collection, filter, sort, interrupt, |doc| {
+            documents.push(doc.to_buf());
+            Ok(())
+        })?;
+        Ok(documents)
+    }
+
+    fn each(
+        &self,
+        collection: &str,
+        filter: &DocBuf,
+        sort: &str,
+        interrupt: &Interrupt,
+        mut take: impl FnMut(Doc<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let find = DocBuf::new()
+            .with("find", collection)
+            .with("filter", filter)
+            .with("sort", &DocBuf::new().with(sort, 1i32))
+            .with("readConcern", &DocBuf::new().with("level", "majority"));
+        let mut reply = self.config.call("config", &find, interrupt)?;
+        loop {
+            let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
+                return Err(Error::new(Code::INTERNAL_ERROR, "the config servers sent a reply without a cursor"));
+            };
+            let batch = fields::array(cursor, "firstBatch").or_else(|| fields::array(cursor, "nextBatch"));
+            for value in batch.iter().flat_map(|batch| batch.iter()) {
+                if let ValueRef::Document(doc) = value {
+                    take(doc)?;
+                }
+            }
+            let id = fields::int(cursor, "id");
+            if id == 0 {
+                return Ok(());
+            }
+            let more = DocBuf::new().with("getMore", id).with("collection", collection);
+            reply = self.config.call("config", &more, interrupt)?;
+        }
+    }
+
+    pub(crate) fn read_one(&self, collection: &str, id: ValueRef<'_>, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
+        let filter = DocBuf::new().with("_id", id);
+        Ok(self.read(collection, &filter, "_id", interrupt)?.into_iter().next())
+    }
+
+    /// Runs a command on the config servers with majority.
+    pub(crate) fn write(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
+        let concern = DocBuf::new().with("w", "majority").with("wtimeout", 60_000i32);
+        let reply = self.config.call("config", &command.with("writeConcern", &concern), interrupt)?;
+        if let Some(error) = fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
+            && let ValueRef::Document(error) = error
+        {
+            return Err(crate::shard::error_of(error));
+        }
+        match fields::document(reply.as_doc(), "writeConcernError") {
+            Some(error) => Err(crate::shard::error_of(error)),
+            None => Ok(reply),
+        }
+    }
+
+    /// Replaces a document by its `_id`, or inserts it.
+    pub(crate) fn put(&self, collection: &str, document: &DocBuf, interrupt: &Interrupt) -> Result<()> {
+        let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
+        let statement = DocBuf::new().with("q", &id).with("u", document).with("upsert", true);
+        let updates = std::iter::once(&statement).collect::<arbor_bson::ArrayBuf>();
+        self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt).map(drop)
+    }
+
+    pub(crate) fn insert(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        for some in documents.chunks(10_000) {
+            let some: arbor_bson::ArrayBuf = some.iter().collect();
+            self.write(DocBuf::new().with("insert", collection).with("documents", &some), interrupt)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<()> {
+        let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
+        let deletes = std::iter::once(&statement).collect::<arbor_bson::ArrayBuf>();
+        self.write(DocBuf::new().with("delete", collection).with("deletes", &deletes), interrupt).map(drop)
+    }
+
+    /// Reads all shards again, and returns them.
+    pub(crate) fn refresh_shards(&self, interrupt: &Interrupt) -> Result<Vec<Arc<Shard>>> {
+        let documents = self.read("shards", &DocBuf::new(), "_id", interrupt)?;
+        let mut known = self.known.lock();
+        let mut shards = BTreeMap::new();
+        for document in &documents {
+            let (Some(name), Some(hosts)) =
+                (fields::string(document.as_doc(), "_id"), fields::string(document.as_doc(), "host"))
+            else {
+                continue;
+            };
+            let same = known.shards.get(name).filter(|shard| hosts.starts_with(&format!("{}/", shard.set))).cloned();
+            let shard = match same {
+                Some(shard) => shard,
+                None => Arc::new(Shard::new(name, hosts).map_err(|text| Error::new(Code::INTERNAL_ERROR, text))?),
+            };
+            shards.insert(name.to_owned(), shard);
+        }
+        known.shards = shards;
+        Ok(known.shards.values().cloned().collect())
+    }
+
+    /// Returns the shards as far as they are known.
+    pub(crate) fn shards(&self, interrupt: &Interrupt) -> Result<Vec<Arc<Shard>>> {
+        let known: Vec<Arc<Shard>> = self.known.lock().shards.values().cloned().collect();
+        if known.is_empty() { self.refresh_shards(interrupt) } else { Ok(known) }
+    }
+
+    pub(crate) fn shard(&self, name: &str, interrupt: &Interrupt) -> Result<Arc<Shard>> {
+        if let Some(shard) = self.known.lock().shards.get(name) {
+            return Ok(shard.clone());
+        }
+        let shards = self.refresh_shards(interrupt)?;
+        let found = shards.into_iter().find(|shard| shard.name == name);
+        found.ok_or_else(|| Error::new(Code::SHARD_NOT_FOUND, format!("Shard {name} not found")))
+    }
+
+    /// Returns a database, if it exists.
+    pub(crate) fn database(&self, name: &str, interrupt: &Interrupt) -> Result<Option<Database>> {
+        if let Some(database) = self.known.lock().databases.get(name) {
+            return Ok(Some(database.clone()));
+        }
+        let Some(document) = self.read_one("databases", name.into(), interrupt)? else { return Ok(None) };
+        let (Some(primary), Some(version)) =
+            (fields::string(document.as_doc(), "primary"), fields::document(document.as_doc(), "version"))
+        else {
+            return Err(Error::new(
+                Code::INTERNAL_ERROR,
+                format!("config.databases of {name} has no primary or version"),
+            ));
+        };
+        let database = Database { primary: primary.to_owned(), version: version.to_buf() };
+        self.known.lock().databases.insert(name.to_owned(), database.clone());
+        Ok(Some(database))
+    }
+
+    /// Returns a database, which is created on the shard with the fewest if it does not exist.
+    pub(crate) fn database_or_new(&self, name: &str, primary: Option<&str>, interrupt: &Interrupt) -> Result<Database> {
+        if let Some(database) = self.database(name, interrupt)? {
+            return Ok(database);
+        }
+        let chosen = match primary {
+            Some(primary) => self.shard(primary, interrupt)?.name.clone(),
+            None => self.emptiest(interrupt)?,
+        };
+        let document =
+            DocBuf::new().with("_id", name).with("primary", chosen.as_str()).with("version", &new_version(1));
+        match self.insert("databases", &[document], interrupt) {
+            // another router was faster
+            Err(error) if error.code == Code::DUPLICATE_KEY => {}
+            other => other?,
+        }
+        let created = self.database(name, interrupt)?;
+        created.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_FOUND, format!("database {name} was dropped meanwhile")))
+    }
+
+    fn emptiest(&self, interrupt: &Interrupt) -> Result<String> {
+        let shards = self.refresh_shards(interrupt)?;
+        let databases = self.read("databases", &DocBuf::new(), "_id", interrupt)?;
+        let count = |name: &str| {
+            let of = |database: &&DocBuf| fields::string(database.as_doc(), "primary") == Some(name);
+            databases.iter().filter(of).count()
+        };
+        let least = shards.iter().min_by_key(|shard| count(&shard.name));
+        let none = || Error::new(Code::SHARD_NOT_FOUND, "No shards found");
+        least.map(|shard| shard.name.clone()).ok_or_else(none)
+    }
+
+    /// Returns the table of a collection. None: it is not sharded.
+    pub(crate) fn table(&self, namespace: &str, interrupt: &Interrupt) -> Result<Option<Arc<Table>>> {
+        if let Some(known) = self.known.lock().collections.get(namespace) {
+            return Ok(known.clone());
+        }
+        let loaded = self.load(namespace, interrupt)?.map(Arc::new);
+        let mut known = self.known.lock();
+        if known.collections.len() >= COLLECTIONS_MAX {
+            known.collections.clear();
+        }
+        known.collections.insert(namespace.to_owned(), loaded.clone());
+        Ok(loaded)
+    }
+
+    fn load(&self, namespace: &str, interrupt: &Interrupt) -> Result<Option<Table>> {
+        let Some(collection) = self.read_one("collections", namespace.into(), interrupt)? else { return Ok(None) };
+        if fields::is_true(collection.as_doc(), "dropped") {
+            return Ok(None);
+        }
+        let mut table = Table::begin(namespace, collection.as_doc())?;
+        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
+        let filter = DocBuf::new().with("uuid", uuid);
+        let mut last = Vec::new();
+        self.each("chunks", &filter, "min", interrupt, |chunk| table.push(chunk, &mut last))?;
+        table.finish(&last).map(Some)
+    }
+
+    /// Returns what `find_out` says of a name, or has said a moment ago.
+    fn recently(&self, name: String, find_out: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        if let Some((found, when)) = self.recent.lock().get(&name)
+            && when.elapsed() < RECENT
+        {
+            return Ok(*found);
+        }
+        let found = find_out()?;
+        let mut recent = self.recent.lock();
+        if recent.len() >= RECENT_MAX {
+            recent.clear();
+        }
+        recent.insert(name, (found, Instant::now()));
+        Ok(found)
+    }
+
+    /// Returns the view of a name if no shard can read it alone: it is over a sharded collection, or its stages use one.
+    pub(crate) fn view_to_resolve(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<Arc<View>>> {
+        if matches!(db, "admin" | "config" | "local") || name.is_empty() {
+            return Ok(None);
+        }
+        let any = self.recently(db.to_owned(), || {
+            let prefix = format!("{db}.");
+            let all = self.read("collections", &DocBuf::new(), "_id", interrupt)?;
+            let of = |one: &DocBuf| fields::string(one.as_doc(), "_id").is_some_and(|name| name.starts_with(&prefix));
+            Ok(all.iter().any(of))
+        })?;
+        let namespace = format!("{db}.{name}");
+        if !any || self.table(&namespace, interrupt)?.is_some() {
+            return Ok(None);
+        }
+        if let Some((found, when)) = self.views.lock().get(&namespace)
+            && when.elapsed() < RECENT
+        {
+            return Ok(found.clone());
+        }
+        let found = self.find_view(db, name, interrupt)?.map(Arc::new);
+        let mut views = self.views.lock();
+        if views.len() >= RECENT_MAX {
+            views.clear();
+        }
+        views.insert(namespace, (found.clone(), Instant::now()));
+        Ok(found)
+    }
+
+    fn find_view(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<View>> {
+        let Some(database) = self.database(db, interrupt)? else { return Ok(None) };
+        let shard = self.shard(&database.primary, interrupt)?;
+        let (mut on, mut parts, mut is_needed) = (name.to_owned(), Vec::new(), false);
+        for _ in 0..VIEWS_MAX {
+            let filter = DocBuf::new().with("name", on.as_str()).with("type", "view");
+            let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
+            let listed = shard.call(db, &list, interrupt)?;
+            let views = crate::administration::first_batch(listed.as_doc())?;
+            let options = views.first().and_then(|view| fields::document(*view, "options"));
+            let Some(below) = options.and_then(|options| fields::string(options, "viewOn")) else { break };
+            let stages = options.and_then(|options| fields::array(options, "pipeline")).unwrap_or(Array::empty());
+            for (db, other) in crate::read::others(db, stages) {
+                is_needed |= self.table(&format!("{db}.{other}"), interrupt)?.is_some();
+            }
+            parts.push(stages.to_buf());
+            below.clone_into(&mut on);
+            if self.table(&format!("{db}.{on}"), interrupt)?.is_some() {
+                is_needed = true;
+                break;
+            }
+        }
+        let stages = parts.iter().rev().flat_map(|part| part.as_array().iter()).collect();
+        Ok(is_needed.then_some(View { on, stages }))
+    }
+
+    /// Finds out where a collection is. `create`: its database is created if it does not exist.
+    pub(crate) fn routing(&self, db: &str, namespace: &str, create: bool, interrupt: &Interrupt) -> Result<Routing> {
+        if db == "config" || db == "admin" {
+            return Ok(Routing::Config(self.config.clone()));
+        }
+        let database = match create {
+            true => Some(self.database_or_new(db, None, interrupt)?),
+            false => self.database(db, interrupt)?,
+        };
+        if database.is_some()
+            && let Some(table) = self.table(namespace, interrupt)?
+        {
+            return Ok(Routing::Sharded(table, database));
+        }
+        Ok(match database {
+            Some(database) => Routing::Unsharded(self.shard(&database.primary, interrupt)?, Some(database)),
+            None => {
+                let none = || Error::new(Code::SHARD_NOT_FOUND, "No shards found");
+                Routing::Unsharded(self.shards(interrupt)?.into_iter().next().ok_or_else(none)?, None)
+            }
+        })
+    }
+
+    pub(crate) fn forget(&self, db: &str, namespace: &str) {
+        let mut known = self.known.lock();
+        known.databases.remove(db);
+        known.collections.remove(namespace);
+    }
+
+    pub(crate) fn forget_database(&self, db: &str) {
+        let prefix = format!("{db}.");
+        let mut known = self.known.lock();
+        known.databases.remove(db);
+        known.collections.retain(|namespace, _| !namespace.starts_with(&prefix));
+    }
+
+    pub(crate) fn forget_all(&self) {
+        let mut known = self.known.lock();
+        known.databases.clear();
+        known.collections.clear();
+    }
+}
+
+/// Returns the version of a database that is created, or moved for the `last_mod`th time.
+pub(crate) fn new_version(last_mod: i32) -> DocBuf {
+    let uuid = Uuid::new_v4();
+    let now = now();
+    DocBuf::new()
+        .with("uuid", ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() })
+        .with("timestamp", ValueRef::Timestamp(now))
+        .with("lastMod", last_mod)
+}
+
+/// Returns a timestamp for a new generation.
+pub(crate) fn now() -> Timestamp {
+    let ms = arbor_protocol::log::now_ms();
+    Timestamp { seconds: (ms / 1000) as u32, increment: 1 + rand::random::<u32>() % 1_000_000 }
+}
+
+/// Adds the version that the shard is to check.
+pub(crate) fn versioned(mut command: DocBuf, routing: &Routing, shard: &str) -> DocBuf {
+    match routing {
+        Routing::Config(_) | Routing::Unsharded(_, None) => {}
+        Routing::Unsharded(_, Some(database)) => {
+            command.append("shardVersion", &table::unsharded()).append("databaseVersion", &database.version);
+        }
+        Routing::Sharded(table, _) => drop(command.append("shardVersion", &table.version_for(shard))),
+    }
+    command
+}

@@ -1,0 +1,593 @@
+//! Sharding a collection, and its chunks.
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_command::{Error, Result};
+use arbor_query::Interrupt;
+use uuid::Uuid;
+
+use crate::administration::{copy_indexes, create_like, first_batch, index_name};
+use crate::catalog::{Catalog, now};
+use crate::shard::Shard;
+use crate::table::{Table, is_hashed, key_of_bound};
+use crate::{Request, fields};
+
+const INITIAL_CHUNKS_MAX: i64 = 8192;
+const KEY_FIELDS_MAX: usize = 32;
+
+impl Request<'_> {
+    pub(crate) fn shard_collection(&self) -> Result<DocBuf> {
+        let (namespace, interrupt) = (self.text("shardCollection")?, self.interrupt());
+        let parsed = arbor_store::Namespace::parse(namespace)?;
+        let (db, name) = (parsed.db(), parsed.collection());
+        if matches!(db, "admin" | "local" | "config") || name.starts_with("system.") {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, format!("cannot shard the collection {namespace}")));
+        }
+        let key = checked_key(self.body())?;
+        let unique = fields::is_true(self.body(), "unique");
+        if unique && key.as_doc().iter().any(|(_, direction)| is_hashed(direction)) {
+            return Err(Error::new(Code::INVALID_OPTIONS, "hashed shard keys cannot be declared unique."));
+        }
+        if self.body().get("timeseries").is_some() {
+            return Err(Error::new(Code::NOT_IMPLEMENTED, "sharded time series are not supported yet"));
+        }
+        let done = DocBuf::new().with("collectionsharded", namespace);
+        let database = self.catalog().database_or_new(db, None, interrupt)?;
+        let _guard = self.lock(namespace)?;
+        self.catalog().forget(db, namespace);
+        if let Some(table) = self.catalog().table(namespace, interrupt)? {
+            if table.key.as_bytes() == key.as_bytes() && table.unique == unique {
+                return Ok(done);
+            }
+            let text = format!("sharding already enabled for collection {namespace} with another key or options");
+            return Err(Error::new(Code::ALREADY_INITIALIZED, text));
+        }
+        let primary = self.catalog().shard(&database.primary, interrupt)?;
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        self.set_ownership(&shards, namespace, "blocked", None)?;
+        let prepared = self
+            .prepare(db, name, &key, unique, &primary, &shards)
+            .and_then(|owners| self.commit_sharding(namespace, &key, unique, &owners));
+        self.catalog().forget(db, namespace);
+        match prepared {
+            Ok(()) => {
+                let table = self.sharded(namespace)?;
+                self.set_ownership(&shards, namespace, "collection", Some(&|shard: &str| table.version_for(shard)))?;
+                Ok(done)
+            }
+            Err(error) => {
+                // where the config servers did change, a router that hits the block repairs it
+                if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
+                    self.set_ownership(&shards, namespace, "none", None)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks the collection, creates what is missing, and returns the lower bounds of the chunks with their shards.
+    fn prepare(
+        &self,
+        db: &str,
+        name: &str,
+        key: &DocBuf,
+        unique: bool,
+        primary: &Arc<Shard>,
+        shards: &[Arc<Shard>],
+    ) -> Result<Vec<(DocBuf, String)>> {
+        let interrupt = self.interrupt();
+        let only = DocBuf::new().with("name", name);
+        let list = DocBuf::new().with("listCollections", 1i32).with("filter", &only);
+        let listed = primary.call(db, &list, interrupt)?;
+        let refused = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
+        if let Some(existing) = first_batch(listed.as_doc())?.first() {
+            let options = fields::document(*existing, "options").unwrap_or(Doc::empty());
+            if fields::string(*existing, "type") != Some("collection") {
+                return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Views cannot be sharded."));
+            }
+            if fields::is_true(options, "capped") {
+                return refused("can't shard a capped collection");
+            }
+            let simple = fields::document(self.body(), "collation").and_then(|own| fields::string(own, "locale"));
+            if options.get("collation").is_some() && simple != Some("simple") {
+                let text = "Collection has default collation. Must specify collation {locale: 'simple'}";
+                return Err(Error::bad_value(text));
+            }
+        } else {
+            primary.call(db, &DocBuf::new().with("create", name), interrupt)?;
+        }
+        let one = DocBuf::new().with("count", name).with("limit", 1i32);
+        let is_empty = fields::int(primary.call(db, &one, interrupt)?.as_doc(), "n") == 0;
+        let indexes = primary.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
+        let indexes = first_batch(indexes.as_doc())?;
+        let serves = |index: &&Doc<'_>| {
+            let own = fields::document(**index, "key").unwrap_or(Doc::empty());
+            let mut pairs = key.as_doc().iter().zip(own.iter());
+            let same = own.iter().count() >= key.as_doc().iter().count()
+                && pairs.all(|((path, own), (name, given))| path == name && arbor_bson::compare(own, given).is_eq());
+            same && ["sparse", "partialFilterExpression", "collation"].iter().all(|option| index.get(option).is_none())
+        };
+        let fits = |index: &&Doc<'_>| {
+            !unique || fields::is_true(**index, "unique") || fields::string(**index, "name") == Some("_id_")
+        };
+        let has_index = indexes.iter().filter(serves).any(|index| fits(&index));
+        if !has_index && !is_empty {
+            return refused(
+                "Please create an index that starts with the proposed shard key before sharding the collection",
+            );
+        }
+        for index in indexes.iter().filter(|index| fields::is_true(**index, "unique")) {
+            let own = fields::document(*index, "key").unwrap_or(Doc::empty());
+            let mut names = own.iter().map(|(name, _)| name);
+            if !key.as_doc().iter().all(|(path, direction)| names.next() == Some(path) && !is_hashed(direction)) {
+                let text = format!("can't shard collection with unique index on: {own}");
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
+        }
+        if !is_empty {
+            self.check_documents(db, name, key, primary)?;
+        }
+        if !has_index {
+            let mut index = DocBuf::new().with("key", key).with("name", index_name(key.as_doc()).as_str());
+            if unique {
+                index.append("unique", true);
+            }
+            let indexes: ArrayBuf = std::iter::once(&index).collect();
+            primary.call(db, &DocBuf::new().with("createIndexes", name).with("indexes", &indexes), interrupt)?;
+        }
+        let owners = self.initial(key, is_empty, primary, shards)?;
+        let listed = primary.call(db, &list, interrupt)?;
+        for shard in shards.iter().filter(|shard| shard.name != primary.name) {
+            if owners.iter().any(|(_, owner)| *owner == shard.name) {
+                for collection in first_batch(listed.as_doc())? {
+                    create_like(collection, db, shard, interrupt)?;
+                }
+                copy_indexes(db, name, primary, shard, interrupt)?;
+            }
+        }
+        Ok(owners)
+    }
+
+    /// Refuses documents with an array at a field of the key, or on the way to it.
+    fn check_documents(&self, db: &str, name: &str, key: &DocBuf, primary: &Shard) -> Result<()> {
+        let mut any = ArrayBuf::new();
+        for (path, _) in key.as_doc() {
+            let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+            for prefix in ends.filter_map(|end| path.get(..end)) {
+                any.push(&DocBuf::new().with(prefix, &DocBuf::new().with("$type", "array")));
+            }
+        }
+        let query = DocBuf::new().with("$or", &any);
+        let count = DocBuf::new().with("count", name).with("query", &query).with("limit", 1i32);
+        let found = primary.call(db, &count, self.interrupt())?;
+        if fields::int(found.as_doc(), "n") > 0 {
+            let text = "couldn't find valid index for shard key: a document has an array at a field of the key";
+            return Err(Error::new(Code::INVALID_OPTIONS, text));
+        }
+        Ok(())
+    }
+
+    fn initial(
+        &self,
+        key: &DocBuf,
+        is_empty: bool,
+        primary: &Shard,
+        shards: &[Arc<Shard>],
+    ) -> Result<Vec<(DocBuf, String)>> {
+        let bound = |first: ValueRef<'_>| {
+            let rest = std::iter::repeat(ValueRef::MinKey);
+            let values = std::iter::once(first).chain(rest);
+            key.as_doc().iter().zip(values).map(|((path, _), value)| (path, value)).collect::<DocBuf>()
+        };
+        let asked = match self.body().get("numInitialChunks") {
+            Some(value) => fields::number_of(value).map_or(-1, |n| n as i64),
+            None => 0,
+        };
+        if !(0..=INITIAL_CHUNKS_MAX).contains(&asked) {
+            let text = format!("numInitialChunks must be between 0 and {INITIAL_CHUNKS_MAX}");
+            return Err(Error::bad_value(text));
+        }
+        let leads = key.as_doc().first().is_some_and(|(_, direction)| is_hashed(direction));
+        if asked > 0 && !(leads && is_empty) {
+            let text = "numInitialChunks is only for empty collections whose shard key begins with a hashed field";
+            return Err(Error::new(Code::INVALID_OPTIONS, text));
+        }
+        if !leads || !is_empty {
+            return Ok(vec![(bound(ValueRef::MinKey), primary.name.clone())]);
+        }
+        let count = if asked > 0 { asked } else { shards.len() as i64 };
+        let points = hash_points(count);
+        let lows = std::iter::once(bound(ValueRef::MinKey)).chain(points.iter().map(|point| bound((*point).into())));
+        Ok(lows.zip(shards.iter().cycle()).map(|(low, shard)| (low, shard.name.clone())).collect())
+    }
+
+    fn commit_sharding(&self, namespace: &str, key: &DocBuf, unique: bool, owners: &[(DocBuf, String)]) -> Result<()> {
+        let uuid = Uuid::new_v4();
+        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() };
+        let stamp = now();
+        let highest: DocBuf = key.as_doc().iter().map(|(path, _)| (path, ValueRef::MaxKey)).collect();
+        let highs = owners.iter().skip(1).map(|(low, _)| low).chain([&highest]);
+        let chunks: Vec<DocBuf> = owners
+            .iter()
+            .zip(highs)
+            .enumerate()
+            .map(|(at, ((low, shard), high))| chunk(uuid, low.as_doc(), high.as_doc(), shard, (1, at as u32), stamp))
+            .collect();
+        assert_eq!(chunks.len(), owners.len(), "one chunk for each lower bound");
+        self.catalog().insert("chunks", &chunks, self.interrupt())?;
+        let collection = DocBuf::new()
+            .with("_id", namespace)
+            .with("lastmodEpoch", ValueRef::ObjectId(arbor_protocol::topology::new_object_id()))
+            .with("lastMod", ValueRef::DateTime(arbor_protocol::log::now_ms()))
+            .with("timestamp", ValueRef::Timestamp(stamp))
+            .with("uuid", uuid)
+            .with("key", key)
+            .with("unique", unique)
+            .with("noBalance", false);
+        self.catalog().insert("collections", &[collection], self.interrupt())
+    }
+
+    pub(crate) fn split_chunk(&self) -> Result<DocBuf> {
+        let namespace = self.text("split")?;
+        let _guard = self.lock(namespace)?;
+        let table = self.sharded(namespace)?;
+        let given = |name: &str| match self.body().get(name) {
+            Some(ValueRef::Document(value)) => Ok(Some(value)),
+            None => Ok(None),
+            Some(other) => {
+                Err(Error::from(arbor_protocol::arguments::Field::new("split", name).wrong_type(other, "object")))
+            }
+        };
+        let bounds = fields::array(self.body(), "bounds");
+        let (chunk, middle) = match (given("middle")?, given("find")?, bounds) {
+            (Some(middle), None, None) => {
+                check_names(&table, middle)?;
+                (self.chunk_with(&table, &key_of_bound(middle))?, middle.to_buf())
+            }
+            (None, Some(find), None) => {
+                let chunk = self.chunk_with(&table, &table.key_of_document(find)?)?;
+                let middle = self.median(&table, chunk.as_doc())?;
+                (chunk, middle)
+            }
+            (None, None, Some(bounds)) => {
+                let (Some(ValueRef::Document(low)), Some(ValueRef::Document(high))) = (bounds.get(0), bounds.get(1))
+                else {
+                    return Err(Error::bad_value("bounds must be an array of two documents"));
+                };
+                let chunk = self.chunk_with(&table, &key_of_bound(low))?;
+                let ends = fields::document(chunk.as_doc(), "max").map(key_of_bound);
+                if fields::document(chunk.as_doc(), "min").map(key_of_bound) != Some(key_of_bound(low))
+                    || ends != Some(key_of_bound(high))
+                {
+                    return Err(Error::bad_value(format!("no chunk has the bounds {low} and {high}")));
+                }
+                let middle = self.median(&table, chunk.as_doc())?;
+                (chunk, middle)
+            }
+            _ => return Err(Error::bad_value("need to specify find/bounds or middle")),
+        };
+        let own = chunk.as_doc();
+        let (Some(min), Some(max)) = (fields::document(own, "min"), fields::document(own, "max")) else {
+            return Err(Error::new(Code::INTERNAL_ERROR, "a chunk has no bounds"));
+        };
+        let at = key_of_bound(middle.as_doc());
+        if at <= key_of_bound(min) || at >= key_of_bound(max) {
+            let text = format!("new split key {middle:?} is a boundary key of existing chunk [{min}, {max})");
+            return Err(Error::bad_value(text));
+        }
+        self.split_at(&table, &chunk, &middle)?;
+        Ok(DocBuf::new())
+    }
+
+    /// Makes two chunks of one. Requires that the middle is inside.
+    pub(crate) fn split_at(&self, table: &Table, chunk: &DocBuf, middle: &DocBuf) -> Result<()> {
+        let own = chunk.as_doc();
+        let max = fields::document(own, "max").unwrap_or(Doc::empty());
+        let shard = fields::string(own, "shard").unwrap_or_default();
+        let versions = self.next_versions(table, shard);
+        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
+        let since = match own.get("onCurrentShardSince") {
+            Some(ValueRef::Timestamp(since)) => since,
+            _ => table.timestamp,
+        };
+        let low = with_fields(own, Some(middle.as_doc()), versions.0);
+        let high = self::chunk(uuid, middle.as_doc(), max, shard, versions.1, since);
+        let updates: ArrayBuf = std::iter::once(&replacement(&low)).collect();
+        let inserted: ArrayBuf = std::iter::once(&high).collect();
+        transaction(
+            self.catalog(),
+            vec![
+                DocBuf::new().with("update", "chunks").with("updates", &updates),
+                DocBuf::new().with("insert", "chunks").with("documents", &inserted),
+            ],
+            self.interrupt(),
+        )?;
+        self.forget(&table.namespace);
+        Ok(())
+    }
+
+    pub(crate) fn merge_chunks(&self) -> Result<DocBuf> {
+        let namespace = self.text("mergeChunks")?;
+        let bounds = fields::array(self.body(), "bounds");
+        let ends = bounds.and_then(|bounds| Some((bounds.get(0)?, bounds.get(1)?)));
+        let Some((ValueRef::Document(low), ValueRef::Document(high))) = ends else {
+            return Err(Error::bad_value("bounds must be an array of two documents"));
+        };
+        let _guard = self.lock(namespace)?;
+        let table = self.sharded(namespace)?;
+        check_names(&table, low)?;
+        check_names(&table, high)?;
+        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
+        let all = self.catalog().read("chunks", &DocBuf::new().with("uuid", uuid), "min", self.interrupt())?;
+        let key = |chunk: &DocBuf, name| fields::document(chunk.as_doc(), name).map(key_of_bound).unwrap_or_default();
+        let (first, last) = (key_of_bound(low), key_of_bound(high));
+        let inside: Vec<&DocBuf> =
+            all.iter().filter(|chunk| key(chunk, "min") >= first && key(chunk, "max") <= last).collect();
+        let (Some(begin), Some(end)) = (inside.first(), inside.last()) else {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, "could not merge chunks: the range has none"));
+        };
+        if key(begin, "min") != first || key(end, "max") != last {
+            return Err(Error::new(
+                Code::ILLEGAL_OPERATION,
+                "could not merge chunks: the bounds are not those of chunks",
+            ));
+        }
+        if inside.len() < 2 {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, "could not merge chunks: the range has one already"));
+        }
+        let shard = fields::string(begin.as_doc(), "shard").unwrap_or_default();
+        if inside.iter().any(|chunk| fields::string(chunk.as_doc(), "shard") != Some(shard)) {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, "could not merge chunks: they are on several shards"));
+        }
+        let whole =
+            with_fields(begin.as_doc(), fields::document(end.as_doc(), "max"), self.next_versions(&table, shard).0);
+        let updates: ArrayBuf = std::iter::once(&replacement(&whole)).collect();
+        let others: ArrayBuf = inside.iter().skip(1).filter_map(|chunk| chunk.get("_id")).collect();
+        let gone = DocBuf::new().with("_id", &DocBuf::new().with("$in", &others));
+        let deletes: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &gone).with("limit", 0i32)).collect();
+        transaction(
+            self.catalog(),
+            vec![
+                DocBuf::new().with("delete", "chunks").with("deletes", &deletes),
+                DocBuf::new().with("update", "chunks").with("updates", &updates),
+            ],
+            self.interrupt(),
+        )?;
+        self.forget(namespace);
+        Ok(DocBuf::new())
+    }
+
+    pub(crate) fn forget(&self, namespace: &str) {
+        let db = namespace.split('.').next().unwrap_or_default();
+        self.catalog().forget(db, namespace);
+    }
+
+    /// Returns two new versions that leave the ownership of the shard as it is.
+    fn next_versions(&self, table: &Table, shard: &str) -> ((u32, u32), (u32, u32)) {
+        let (_, minor) = table.last_version();
+        let own = table.version_for(shard);
+        let major = match own.get("v") {
+            Some(ValueRef::Timestamp(Timestamp { seconds, .. })) => seconds,
+            _ => 1,
+        };
+        let minor = minor.max(match own.get("v") {
+            Some(ValueRef::Timestamp(Timestamp { increment, .. })) => increment,
+            _ => 0,
+        });
+        ((major, minor.saturating_add(1)), (major, minor.saturating_add(2)))
+    }
+
+    pub(crate) fn chunk_with(&self, table: &Table, key: &[u8]) -> Result<DocBuf> {
+        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
+        let all = self.catalog().read("chunks", &DocBuf::new().with("uuid", uuid), "min", self.interrupt())?;
+        let begins = |chunk: &DocBuf| fields::document(chunk.as_doc(), "min").map(key_of_bound).unwrap_or_default();
+        let found = all.into_iter().rev().find(|chunk| begins(chunk).as_slice() <= key);
+        found.ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "no chunk has the key"))
+    }
+
+    /// Returns the middle of a chunk: of its documents or, for hashes, of its range.
+    fn median(&self, table: &Table, chunk: Doc<'_>) -> Result<DocBuf> {
+        let cannot = || Error::new(Code::CANNOT_SPLIT, "chunk cannot be split: it has too few different keys");
+        let end = |name| fields::document(chunk, name).unwrap_or(Doc::empty());
+        let (min, max) = (end("min"), end("max"));
+        if let Some((path, direction)) = table.key.as_doc().first()
+            && is_hashed(direction)
+        {
+            let whole = |value: Option<(&str, ValueRef<'_>)>, open: i64| match value {
+                Some((_, ValueRef::Int64(hash))) => hash,
+                _ => open,
+            };
+            let middle = whole(min.first(), i64::MIN).midpoint(whole(max.first(), i64::MAX));
+            let values = std::iter::once(ValueRef::Int64(middle)).chain(std::iter::repeat(ValueRef::MinKey));
+            assert!(!path.is_empty(), "keys have names");
+            return Ok(table.key.as_doc().iter().zip(values).map(|((path, _), value)| (path, value)).collect());
+        }
+        if table.key.as_doc().iter().any(|(_, direction)| is_hashed(direction)) {
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, "name the middle to split a chunk of such a key"));
+        }
+        let (db, name) = table.namespace.split_once('.').unwrap_or_default();
+        let shard = self.catalog().shard(fields::string(chunk, "shard").unwrap_or_default(), self.interrupt())?;
+        let whole = min.iter().all(|(_, value)| matches!(value, ValueRef::MinKey))
+            && max.iter().all(|(_, value)| matches!(value, ValueRef::MaxKey));
+        let mut find = DocBuf::new().with("find", name).with("sort", &table.key).with("limit", 1i32);
+        let hint = index_of(&shard, db, name, table.key.as_doc(), self.interrupt())?;
+        find.append("hint", hint.as_str());
+        let mut skip =
+            fields::int(shard.call(db, &DocBuf::new().with("count", name), self.interrupt())?.as_doc(), "n") / 2;
+        if !whole {
+            find.append("min", min).append("max", max);
+            let of_chunk =
+                DocBuf::new().with("find", name).with("hint", hint.as_str()).with("min", min).with("max", max);
+            let of_chunk = of_chunk.with("projection", &DocBuf::new().with("_id", 1i32));
+            let mut count = 0;
+            let reply = shard.call(db, &of_chunk, self.interrupt())?;
+            let mut stream = crate::rows::Stream::begin(shard.clone(), reply.as_doc(), Doc::empty(), None)?;
+            while stream.pull(self.interrupt())?.is_some() {
+                count += 1;
+            }
+            skip = count / 2;
+        }
+        let found = shard.call(db, &find.with("skip", skip), self.interrupt())?;
+        let document = first_batch_any(found.as_doc()).ok_or_else(cannot)?;
+        let values = table.key.as_doc().iter().map(|(path, _)| {
+            let value = fields::at_path(document, path).unwrap_or(None).unwrap_or(ValueRef::Null);
+            (path, value)
+        });
+        let middle: DocBuf = values.collect();
+        if key_of_bound(middle.as_doc()) <= key_of_bound(min) { Err(cannot()) } else { Ok(middle) }
+    }
+}
+
+fn first_batch_any(reply: Doc<'_>) -> Option<Doc<'_>> {
+    let cursor = fields::document(reply, "cursor")?;
+    match fields::array(cursor, "firstBatch")?.get(0) {
+        Some(ValueRef::Document(first)) => Some(first),
+        _ => None,
+    }
+}
+
+/// Returns the name of an index that begins with the key.
+fn index_of(shard: &Shard, db: &str, name: &str, key: Doc<'_>, interrupt: &Interrupt) -> Result<String> {
+    let listed = shard.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
+    let indexes = first_batch(listed.as_doc())?;
+    let same = |index: &&Doc<'_>| {
+        fields::document(**index, "key").is_some_and(|own| own.iter().map(|(n, _)| n).eq(key.iter().map(|(n, _)| n)))
+    };
+    let found = indexes.iter().find(same).and_then(|index| fields::string(*index, "name"));
+    let none = || Error::new(Code::INDEX_NOT_FOUND, "the shard has no index of the shard key alone; name the middle");
+    found.map(str::to_owned).ok_or_else(none)
+}
+
+pub(crate) fn check_names(table: &Table, bound: Doc<'_>) -> Result<()> {
+    if table.key.as_doc().iter().map(|(path, _)| path).eq(bound.iter().map(|(name, _)| name)) {
+        return Ok(());
+    }
+    let text = format!("{bound} does not have the fields of the shard key {}", table.key.as_doc());
+    Err(Error::bad_value(text))
+}
+
+fn checked_key(body: Doc<'_>) -> Result<DocBuf> {
+    let key = match body.get("key") {
+        Some(ValueRef::Document(key)) => key,
+        Some(other) => {
+            return Err(arbor_protocol::arguments::Field::new("shardCollection", "key")
+                .wrong_type(other, "object")
+                .into());
+        }
+        None => return Err(arbor_protocol::arguments::Field::new("shardCollection", "key").missing().into()),
+    };
+    let refused = |text: String| Err(Error::bad_value(text));
+    let (mut count, mut hashed) = (0, 0);
+    for (path, direction) in key {
+        count += 1;
+        match direction {
+            direction if is_hashed(direction) => hashed += 1,
+            direction if fields::number_of(direction) == Some(1.0) => {}
+            _ => {
+                return refused(format!("Shard key {key} can contain either up to one 'hashed' field or a value of 1"));
+            }
+        }
+        if path.is_empty() || path.starts_with('$') || path.split('.').any(str::is_empty) {
+            return refused(format!("'{path}' is not a valid field of a shard key"));
+        }
+    }
+    if count == 0 || count > KEY_FIELDS_MAX || hashed > 1 {
+        return refused(format!(
+            "Shard key {key} is not valid: it needs 1 to {KEY_FIELDS_MAX} fields, one of them hashed at most"
+        ));
+    }
+    // 1.0 and Long(1) are the same direction
+    let value = |direction| if is_hashed(direction) { direction } else { ValueRef::Int32(1) };
+    Ok(key.iter().map(|(path, direction)| (path, value(direction))).collect())
+}
+
+/// Returns the points that divide all hashes into `count` equal ranges.
+fn hash_points(count: i64) -> Vec<i64> {
+    assert!(count > 0, "there is a first chunk");
+    let width = (1i128 << 64) / i128::from(count);
+    let point = |at: i64| i128::from(i64::MIN) + i128::from(at) * width;
+    (1..count).filter_map(|at| i64::try_from(point(at)).ok()).collect()
+}
+
+fn chunk(uuid: ValueRef<'_>, min: Doc<'_>, max: Doc<'_>, shard: &str, version: (u32, u32), since: Timestamp) -> DocBuf {
+    let history = DocBuf::new().with("validAfter", ValueRef::Timestamp(since)).with("shard", shard);
+    DocBuf::new()
+        .with("_id", ValueRef::ObjectId(arbor_protocol::topology::new_object_id()))
+        .with("uuid", uuid)
+        .with("min", min)
+        .with("max", max)
+        .with("shard", shard)
+        .with("lastmod", fields::timestamp(version.0, version.1))
+        .with("onCurrentShardSince", ValueRef::Timestamp(since))
+        .with("history", &std::iter::once(&history).collect::<ArrayBuf>())
+}
+
+/// Returns a chunk with another end and version.
+fn with_fields(chunk: Doc<'_>, max: Option<Doc<'_>>, version: (u32, u32)) -> DocBuf {
+    let value = |(name, value)| match (name, max) {
+        ("max", Some(max)) => (name, ValueRef::Document(max)),
+        ("lastmod", _) => (name, fields::timestamp(version.0, version.1)),
+        _ => (name, value),
+    };
+    chunk.iter().map(value).collect()
+}
+
+pub(crate) fn replacement(document: &DocBuf) -> DocBuf {
+    let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
+    DocBuf::new().with("q", &id).with("u", document)
+}
+
+/// Runs commands on `config` as one transaction, with majority.
+pub(crate) fn transaction(catalog: &Catalog, commands: Vec<DocBuf>, interrupt: &Interrupt) -> Result<()> {
+    let id = Uuid::new_v4();
+    let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
+    let part = |command: DocBuf| command.with("lsid", &session).with("txnNumber", 1i64).with("autocommit", false);
+    for (at, command) in commands.into_iter().enumerate() {
+        let mut command = part(command);
+        if at == 0 {
+            command.append("startTransaction", true);
+        }
+        let reply = catalog.config.call("config", &command, interrupt)?;
+        if let Some(ValueRef::Document(error)) =
+            fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
+        {
+            return Err(crate::shard::error_of(error));
+        }
+        // each statement changes a document that is known to be there
+        if command.get("updates").is_some() && fields::int(reply.as_doc(), "n") == 0 {
+            return Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, "the cluster was changed meanwhile"));
+        }
+    }
+    let concern = DocBuf::new().with("w", "majority");
+    let commit = part(DocBuf::new().with("commitTransaction", 1i32)).with("writeConcern", &concern);
+    catalog.config.call("admin", &commit, interrupt).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_notation::doc;
+
+    #[test]
+    fn hashes_are_divided_evenly() {
+        assert_eq!(hash_points(1), Vec::<i64>::new());
+        assert_eq!(hash_points(2), [0]);
+        assert_eq!(hash_points(4), [-4611686018427387904, 0, 4611686018427387904]);
+        assert_eq!(hash_points(3).len(), 2);
+    }
+
+    #[test]
+    fn keys_are_checked() {
+        let code = |key: &str| {
+            checked_key(doc(&format!("{{shardCollection: 'd.c', key: {key}}}")).as_doc()).map_err(|e| e.code.0).err()
+        };
+        for key in ["{a: 1}", "{a: 1.0, 'b.c': Long(1)}", "{a: 'hashed'}", "{a: 1, b: 'hashed'}"] {
+            assert_eq!(code(key), None, "{key}");
+        }
+        for key in ["{}", "{a: -1}", "{a: 'text'}", "{a: 'hashed', b: 'hashed'}", "{'': 1}", "{'a..b': 1}", "{$a: 1}"] {
+            assert_eq!(code(key), Some(2), "{key}");
+        }
+        assert_eq!(code("5"), Some(14));
+    }
+}

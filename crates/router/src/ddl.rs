@@ -1,0 +1,284 @@
+//! Collections, indexes and databases over the shards.
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_command::{Answer, Error, Result};
+
+use crate::catalog::{Routing, versioned};
+use crate::shard::Shard;
+use crate::table::Table;
+use crate::{Request, fields};
+
+impl Request<'_> {
+    pub(crate) fn define(&self, name: &str) -> Result<Answer> {
+        match name {
+            "create" => self.forward(true),
+            "createIndexes" => self.on_shards_of(true),
+            "dropIndexes" | "deleteIndexes" => self.on_shards_of(false),
+            "drop" => self.drop_collection(),
+            "dropDatabase" => self.drop_database(),
+            _ => self.rename(),
+        }
+    }
+
+    fn on_shards_of(&self, create: bool) -> Result<Answer> {
+        let namespace = self.namespace()?;
+        self.with_routing(self.routed.db, &namespace, create, |routing| match routing {
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => {
+                Ok(Answer::Reply(self.forward_to(routing, shard)?))
+            }
+            Routing::Sharded(table, _) => {
+                if self.routed.info.name == "createIndexes" {
+                    self.check_unique(table)?;
+                } else {
+                    self.check_dropped(table)?;
+                }
+                Ok(Answer::Reply(self.over_shards(table, routing)?))
+            }
+        })
+    }
+
+    /// Runs the command on all shards of a sharded collection, as it is.
+    pub(crate) fn over_shards(&self, table: &Table, routing: &Routing) -> Result<DocBuf> {
+        let names: Vec<&str> = table.shards().collect();
+        let shards = self.shards_named(&names)?;
+        let commands =
+            shards.iter().map(|shard| (shard.clone(), versioned(self.plain(), routing, &shard.name))).collect();
+        let replies = self.on_all(self.routed.db, commands)?;
+        match self.routed.info.name {
+            "collStats" | "collstats" => Ok(self.collection_statistics(table, &replies)),
+            "createIndexes" => {
+                let raw = raw(&replies);
+                Ok(DocBuf::new().with("raw", &raw))
+            }
+            "validate" => {
+                let valid = replies.iter().all(|(_, reply)| fields::is_true(reply.as_doc(), "valid"));
+                Ok(DocBuf::new().with("valid", valid).with("raw", &raw(&replies)))
+            }
+            _ => {
+                let first = replies.first().map_or_else(DocBuf::new, |(_, reply)| fields::passed(reply));
+                Ok(first)
+            }
+        }
+    }
+
+    fn collection_statistics(&self, table: &Table, replies: &[(Arc<Shard>, DocBuf)]) -> DocBuf {
+        let sum = |name: &str| replies.iter().map(|(_, reply)| fields::int(reply.as_doc(), name)).sum::<i64>();
+        let (count, size) = (sum("count"), sum("size"));
+        let mut shards = DocBuf::new();
+        replies.iter().for_each(|(shard, reply)| {
+            shards.append(&shard.name, &fields::passed(reply));
+        });
+        let mut reply = DocBuf::new().with("sharded", true).with("ns", table.namespace.as_str());
+        for name in ["size", "count", "storageSize", "totalIndexSize", "totalSize"] {
+            reply.append(name, sum(name));
+        }
+        reply.append("avgObjSize", if count > 0 { size / count } else { 0 });
+        let first = replies.first();
+        reply.append("nindexes", first.map_or(0, |(_, own)| fields::int(own.as_doc(), "nindexes")));
+        reply.append("nchunks", table.chunks() as i64);
+        reply.with("shards", &shards)
+    }
+
+    /// A unique index must begin with the shard key, else no shard could check it.
+    fn check_unique(&self, table: &Table) -> Result<()> {
+        for value in fields::array(self.body(), "indexes").iter().flat_map(|all| all.iter()) {
+            let ValueRef::Document(index) = value else { continue };
+            let Some(key) = fields::document(index, "key").filter(|_| fields::is_true(index, "unique")) else {
+                continue;
+            };
+            let starts = table.key.as_doc().iter().zip(key.iter().map(Some).chain(std::iter::repeat(None)));
+            let mut starts = starts.map(|((path, direction), own)| {
+                !crate::table::is_hashed(direction) && own.is_some_and(|(name, _)| name == path)
+            });
+            if !starts.all(|same| same) {
+                let text =
+                    format!("cannot create unique index over {key} with shard key pattern {}", table.key.as_doc());
+                return Err(Error::new(Code::CANNOT_CREATE_INDEX, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of the shard key stays.
+    fn check_dropped(&self, table: &Table) -> Result<()> {
+        let of_key = crate::administration::index_name(table.key.as_doc());
+        let named = match self.body().get("index") {
+            Some(ValueRef::String(name)) => name == of_key,
+            Some(ValueRef::Document(key)) => key.as_bytes() == table.key.as_bytes(),
+            Some(ValueRef::Array(names)) => names.iter().filter_map(fields::text).any(|name| name == of_key),
+            _ => false,
+        };
+        if named && of_key != "_id_" {
+            let text = "Cannot drop the only compatible index for this collection's shard key";
+            return Err(Error::new(Code(373), text));
+        }
+        if matches!(self.body().get("index"), Some(ValueRef::String("*"))) {
+            let text = "dropping all indexes of a sharded collection is not supported yet: name them";
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
+        }
+        Ok(())
+    }
+
+    fn drop_collection(&self) -> Result<Answer> {
+        let namespace = self.namespace()?;
+        self.with_routing(self.routed.db, &namespace, false, |routing| match routing {
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => {
+                Ok(Answer::Reply(self.forward_to(routing, shard)?))
+            }
+            Routing::Sharded(table, _) => {
+                let guard = self.lock(&namespace)?;
+                self.unshard(table, true)?;
+                drop(guard);
+                let reply = DocBuf::new().with("ns", namespace.as_str()).with("nIndexesWas", 1i32);
+                Ok(Answer::Reply(reply))
+            }
+        })
+    }
+
+    /// Forgets the chunks of a collection and drops its parts.
+    fn unshard(&self, table: &Table, drop_parts: bool) -> Result<()> {
+        let (namespace, interrupt) = (&table.namespace, self.interrupt());
+        let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        self.set_ownership(&shards, namespace, "blocked", None)?;
+        self.catalog().delete("collections", &DocBuf::new().with("_id", namespace.as_str()), interrupt)?;
+        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
+        self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
+        self.catalog().delete("tags", &DocBuf::new().with("ns", namespace.as_str()), interrupt)?;
+        if drop_parts {
+            for shard in &shards {
+                match shard.call(db, &DocBuf::new().with("drop", collection), interrupt) {
+                    Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
+                    other => drop(other?),
+                }
+            }
+        }
+        self.set_ownership(&shards, namespace, "none", None)?;
+        self.catalog().forget(db, namespace);
+        Ok(())
+    }
+
+    fn drop_database(&self) -> Result<Answer> {
+        let (db, interrupt) = (self.routed.db, self.interrupt());
+        if db == "config" || db == "admin" {
+            let text = format!("Cannot drop '{db}' database");
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+        }
+        let guard = self.lock(db)?;
+        self.catalog().forget_database(db);
+        let prefix = format!("{db}.");
+        for collection in self.catalog().read("collections", &DocBuf::new(), "_id", interrupt)? {
+            let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
+            if namespace.starts_with(&prefix)
+                && let Some(table) = self.catalog().table(namespace, interrupt)?
+            {
+                self.unshard(&table, true)?;
+            }
+        }
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        let commands = shards.iter().map(|shard| (shard.clone(), DocBuf::new().with("dropDatabase", 1i32))).collect();
+        self.on_all(db, commands)?;
+        self.catalog().delete("databases", &DocBuf::new().with("_id", db), interrupt)?;
+        self.catalog().forget_database(db);
+        drop(guard);
+        Ok(Answer::Reply(DocBuf::new().with("dropped", db)))
+    }
+
+    fn rename(&self) -> Result<Answer> {
+        let from = self.collection()?.to_owned();
+        let to = fields::string(self.body(), "to").unwrap_or_default().to_owned();
+        let (Some((from_db, _)), Some((to_db, _))) = (from.split_once('.'), to.split_once('.')) else {
+            return Err(Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{from}' or '{to}'")));
+        };
+        let target = self.catalog().routing(to_db, &to, true, self.interrupt())?;
+        self.with_routing(from_db, &from, false, |routing| match (routing, &target) {
+            (Routing::Unsharded(shard, _), Routing::Unsharded(other, _)) if shard.name == other.name => {
+                let command = self.plain();
+                let reply = self.on_one(shard, "admin", command, &[])?;
+                Ok(Answer::Reply(fields::passed(&reply)))
+            }
+            _ => {
+                let text = "renameCollection of sharded collections and between shards is not supported yet";
+                Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text))
+            }
+        })
+    }
+
+    pub(crate) fn list_databases(&self) -> Result<Answer> {
+        let names_only = fields::is_true(self.body(), "nameOnly");
+        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        let command = fields::without(self.plain().as_doc(), &["nameOnly"]);
+        let config = self.catalog().config.clone();
+        let mut commands: Vec<(Arc<Shard>, DocBuf)> =
+            shards.iter().map(|shard| (shard.clone(), command.clone())).collect();
+        commands.push((config, command));
+        let replies = self.on_all("admin", commands)?;
+        let mut sizes: std::collections::BTreeMap<String, (i64, DocBuf)> = std::collections::BTreeMap::new();
+        for (shard, reply) in &replies {
+            let is_config = shard.name == "config";
+            for value in fields::array(reply.as_doc(), "databases").iter().flat_map(|all| all.iter()) {
+                let ValueRef::Document(database) = value else { continue };
+                let Some(name) = fields::string(database, "name") else { continue };
+                if name == "local" || matches!(name, "admin" | "config") != is_config {
+                    continue;
+                }
+                let size = fields::int(database, "sizeOnDisk");
+                let (total, of_shards) = sizes.entry(name.to_owned()).or_default();
+                *total += size;
+                of_shards.append(&shard.name, size);
+            }
+        }
+        let mut total = 0;
+        let mut databases = ArrayBuf::new();
+        for (name, (size, of_shards)) in &sizes {
+            total += size;
+            let entry = DocBuf::new().with("name", name.as_str());
+            databases.push(&match names_only {
+                true => entry,
+                false => entry.with("sizeOnDisk", *size).with("empty", *size == 0).with("shards", of_shards),
+            });
+        }
+        let reply = DocBuf::new().with("databases", &databases);
+        Ok(Answer::Reply(match names_only {
+            true => reply,
+            false => reply.with("totalSize", total).with("totalSizeMb", total >> 20),
+        }))
+    }
+
+    pub(crate) fn database_statistics(&self) -> Result<Answer> {
+        let db = self.routed.db;
+        if db == "config" || db == "admin" {
+            let config = self.catalog().config.clone();
+            return Ok(Answer::Reply(self.forward_to(&Routing::Config(config.clone()), &config)?));
+        }
+        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        let commands = shards.iter().map(|shard| (shard.clone(), self.plain())).collect();
+        let replies = self.on_all(db, commands)?;
+        let sum =
+            |name: &str| -> f64 { replies.iter().filter_map(|(_, reply)| fields::number(reply.as_doc(), name)).sum() };
+        let mut reply = DocBuf::new().with("raw", &raw(&replies)).with("db", db);
+        for name in ["collections", "views", "objects"] {
+            reply.append(name, sum(name) as i64);
+        }
+        let objects = sum("objects");
+        reply.append("avgObjSize", if objects > 0.0 { sum("dataSize") / objects } else { 0.0 });
+        for name in ["dataSize", "storageSize"] {
+            reply.append(name, sum(name));
+        }
+        reply.append("indexes", sum("indexes") as i64);
+        for name in ["indexSize", "totalSize"] {
+            reply.append(name, sum(name));
+        }
+        Ok(Answer::Reply(reply))
+    }
+}
+
+fn raw(replies: &[(Arc<Shard>, DocBuf)]) -> DocBuf {
+    let mut raw = DocBuf::new();
+    replies.iter().for_each(|(shard, reply)| {
+        raw.append(&shard.hosts(), &fields::passed(reply));
+    });
+    raw
+}

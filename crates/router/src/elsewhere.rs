@@ -1,0 +1,141 @@
+//! Collections that stages on the router read by name: `$lookup`, `$graphLookup` and `$unionWith`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_command::Result;
+use arbor_lang::{Collation, Context};
+use arbor_query::{Elsewhere, Interrupt, Rows};
+use arbor_store::Namespace;
+
+use crate::catalog::{Catalog, Routing, versioned};
+use crate::read::stage_of;
+use crate::rows::{Merge, Stream, as_query};
+use crate::{ATTEMPTS, is_stale};
+
+/// Time to find out what a name is.
+const RESOLVE_MAX: Duration = Duration::from_secs(60);
+
+/// The collections of the cluster, for one statement.
+#[derive(Clone)]
+pub(crate) struct Foreign {
+    pub catalog: Arc<Catalog>,
+    pub collation: Option<DocBuf>,
+    /// `lsid`
+    pub session: DocBuf,
+}
+
+impl Elsewhere for Foreign {
+    fn resolve(&self, namespace: &Namespace) -> arbor_query::Result<(Namespace, ArrayBuf)> {
+        let interrupt = Interrupt::never().within(RESOLVE_MAX);
+        match self.catalog.view_to_resolve(namespace.db(), namespace.collection(), &interrupt).map_err(as_query)? {
+            Some(view) => Ok((Namespace::new(namespace.db(), &view.on)?, view.stages.clone())),
+            None => Ok((namespace.clone(), ArrayBuf::new())),
+        }
+    }
+
+    fn open(&self, namespace: &Namespace, stages: ArrayBuf, variables: DocBuf) -> Box<dyn Rows> {
+        let pending = Some(Pending { foreign: self.clone(), namespace: namespace.clone(), stages, variables });
+        Box::new(ForeignRows { pending, merge: None })
+    }
+}
+
+struct Pending {
+    foreign: Foreign,
+    namespace: Namespace,
+    stages: ArrayBuf,
+    variables: DocBuf,
+}
+
+struct ForeignRows {
+    pending: Option<Pending>,
+    merge: Option<Merge>,
+}
+
+impl Rows for ForeignRows {
+    fn next(&mut self, interrupt: &Interrupt) -> arbor_query::Result<Option<DocBuf>> {
+        if let Some(pending) = self.pending.take() {
+            self.merge = Some(pending.open(interrupt).map_err(as_query)?);
+        }
+        match &mut self.merge {
+            Some(merge) => merge.next(interrupt),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Pending {
+    /// Opens a cursor of each shard that may have documents.
+    fn open(&self, interrupt: &Interrupt) -> Result<Merge> {
+        let (db, catalog) = (self.namespace.db(), &self.foreign.catalog);
+        let namespace = self.namespace.to_string();
+        let mut attempts = 0;
+        loop {
+            let routing = catalog.routing(db, &namespace, false, interrupt)?;
+            match self.open_by(&routing, interrupt) {
+                Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
+                    interrupt.check()?;
+                    catalog.forget(db, &namespace);
+                    std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
+                    attempts += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn open_by(&self, routing: &Routing, interrupt: &Interrupt) -> Result<Merge> {
+        let (db, foreign) = (self.namespace.db(), &self.foreign);
+        let shards = match routing {
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => vec![shard.clone()],
+            Routing::Sharded(table, _) => {
+                let mut context = Context::new(arbor_protocol::log::now_ms());
+                if let Some(collation) = &foreign.collation {
+                    context.collation = Collation::parse(collation.as_doc())?;
+                }
+                let (names, _) = table.shards_for_filter(first_filter(self.stages.as_array()), &context);
+                names.iter().map(|name| foreign.catalog.shard(name, interrupt)).collect::<Result<_>>()?
+            }
+        };
+        let mut command = DocBuf::new()
+            .with("aggregate", self.namespace.collection())
+            .with("pipeline", &self.stages)
+            .with("cursor", &DocBuf::new());
+        if let Some(collation) = &foreign.collation {
+            command.append("collation", collation);
+        }
+        if !self.variables.as_doc().is_empty() {
+            command.append("let", &self.variables);
+        }
+        foreign.session.as_doc().iter().for_each(|(name, value)| {
+            command.append(name, value);
+        });
+        let mut begun = Vec::new();
+        for shard in shards {
+            let command = versioned(command.clone(), routing, &shard.name);
+            let sent = shard.begin(db, &command, &[], interrupt);
+            begun.push((shard, command, sent));
+        }
+        // every reply is read; cursors of those that succeeded are closed when another fails
+        let mut streams = Vec::new();
+        for (shard, command, sent) in begun {
+            let reply = shard.end(sent, db, &command, &[], interrupt);
+            streams.push(reply.and_then(|reply| Stream::begin(shard, reply.as_doc(), command.as_doc(), None)));
+        }
+        let streams: Result<Vec<Stream>> = streams.into_iter().collect();
+        Ok(Merge::new(streams?, None, 0, None))
+    }
+}
+
+fn first_filter(stages: Array<'_>) -> Doc<'_> {
+    match stage_of(stages.get(0)) {
+        Some(("$match", ValueRef::Document(filter))) => filter,
+        _ => Doc::empty(),
+    }
+}
+
+/// Returns the field of a request that names its session.
+pub(crate) fn session_of(body: Doc<'_>) -> DocBuf {
+    body.iter().filter(|(name, _)| *name == "lsid").collect()
+}

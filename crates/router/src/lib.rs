@@ -1,0 +1,237 @@
+//! A router: answers clients as one server does, from the data of any number of shards.
+//!
+//! It is a server of `command` whose data commands come here. What it needs a store for (merging, sorting, grouping) it does with
+//! the operators of `query` over the rows of the shards. It has no state that matters: any number of routers serve one cluster.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `shard` | connections to the primary of a replica set, and the search for it |
+//! | `catalog` | what the router knows of the cluster |
+//! | `table` | the routing table of one collection |
+//! | `dispatch` | which requests are answered where |
+//! | `transactions` | transactions, which one shard runs, and cursors that one shard keeps |
+//! | `rows` | documents from several shards |
+//! | `read`, `write`, `ddl` | statements over several shards |
+//! | `elsewhere` | collections that stages on the router read |
+//! | `sink` | `$out` and `$merge` |
+//! | `administration`, `chunks` | commands of the cluster |
+//! | `moves` | moves of chunks between shards |
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
+mod administration;
+mod catalog;
+mod chunks;
+mod ddl;
+mod dispatch;
+mod elsewhere;
+mod fields;
+mod moves;
+mod read;
+mod rows;
+mod shard;
+mod sink;
+mod table;
+mod transactions;
+mod write;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_bson::{DocBuf, ObjectId, ValueRef};
+use arbor_command::{Answer, Commands, Result, Routed};
+use arbor_query::Interrupt;
+use parking_lot::Mutex;
+
+use crate::catalog::Catalog;
+use crate::shard::Shard;
+use crate::transactions::Transactions;
+
+/// Interval at which a router says that it is there, in `config.mongos`.
+const PING: Duration = Duration::from_secs(30);
+
+pub struct Router {
+    catalog: Arc<Catalog>,
+    transactions: Transactions,
+    /// `host:port` of this router, as `config.mongos` shows it.
+    address: String,
+    config_db: String,
+    started: Instant,
+    cluster: Mutex<Option<ObjectId>>,
+    last_ping: Mutex<Option<Instant>>,
+}
+
+impl Router {
+    /// `config_db` is `set/host:port,...` of the config servers. Errors: it is not of that form.
+    pub fn new(config_db: &str, address: String) -> std::result::Result<Router, String> {
+        Ok(Router {
+            catalog: Arc::new(Catalog::new(Shard::new("config", config_db)?)),
+            transactions: Transactions::default(),
+            address,
+            config_db: config_db.to_owned(),
+            started: Instant::now(),
+            cluster: Mutex::new(None),
+            last_ping: Mutex::new(None),
+        })
+    }
+
+    /// Returns the id of the cluster, which the first router makes. Errors: the config servers cannot be reached.
+    fn cluster_id(&self, interrupt: &Interrupt) -> Result<ObjectId> {
+        if let Some(id) = *self.cluster.lock() {
+            return Ok(id);
+        }
+        let id = match self.catalog.read_one("version", ValueRef::Int32(1), interrupt)? {
+            Some(version) => fields::object_id(version.as_doc(), "clusterId"),
+            None => {
+                let id = arbor_protocol::topology::new_object_id();
+                let version = DocBuf::new().with("_id", 1i32).with("clusterId", ValueRef::ObjectId(id));
+                match self.catalog.insert("version", &[version], interrupt) {
+                    Err(error) if error.code == arbor_bson::Code::DUPLICATE_KEY => return self.cluster_id(interrupt),
+                    other => other?,
+                }
+                Some(id)
+            }
+        };
+        let unknown = || arbor_command::Error::new(arbor_bson::Code::INTERNAL_ERROR, "config.version has no clusterId");
+        let id = id.ok_or_else(unknown)?;
+        *self.cluster.lock() = Some(id);
+        Ok(id)
+    }
+
+    fn ping(&self, interrupt: &Interrupt) -> Result<()> {
+        let document = DocBuf::new()
+            .with("_id", self.address.as_str())
+            .with("advisoryHostFQDNs", &arbor_bson::ArrayBuf::new())
+            .with("mongoVersion", arbor_command::MONGODB_VERSION)
+            .with("ping", ValueRef::DateTime(arbor_protocol::log::now_ms()))
+            .with("up", self.started.elapsed().as_secs() as i64)
+            .with("waiting", true);
+        self.cluster_id(interrupt)?;
+        self.catalog.put("mongos", &document, interrupt)
+    }
+}
+
+impl arbor_command::Router for Router {
+    fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
+        self.dispatch(server, routed)
+    }
+
+    fn tick(&self) {
+        self.transactions.forget_old();
+        let due = self.last_ping.lock().is_none_or(|last| last.elapsed() >= PING);
+        if due {
+            *self.last_ping.lock() = Some(Instant::now());
+            // the next one may find them again
+            let _ = self.ping(&Interrupt::never().within(Duration::from_secs(5)));
+        }
+    }
+}
+
+/// One request on its way.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'r> {
+    router: &'r Router,
+    server: &'r Commands,
+    routed: &'r Routed<'r>,
+}
+
+/// Attempts of a request whose routing table is out of date.
+const ATTEMPTS: u32 = 12;
+/// The change that a shard waits for seems to have been given up.
+const REPAIRED_AT: u32 = 8;
+
+impl<'r> Request<'r> {
+    pub(crate) fn catalog(&self) -> &'r Catalog {
+        &self.router.catalog
+    }
+
+    pub(crate) fn interrupt(&self) -> &'r Interrupt {
+        self.routed.interrupt
+    }
+
+    pub(crate) fn body(&self) -> arbor_bson::Doc<'r> {
+        self.routed.body
+    }
+
+    /// Runs `attempt`, again with a new routing table when a shard says that this one is out of date.
+    pub(crate) fn with_routing<T>(
+        &self,
+        db: &str,
+        namespace: &str,
+        create: bool,
+        mut attempt: impl FnMut(&catalog::Routing) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempts = 0;
+        loop {
+            let routing = self.catalog().routing(db, namespace, create, self.interrupt())?;
+            match attempt(&routing) {
+                Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
+                    self.interrupt().check()?;
+                    self.catalog().forget(db, namespace);
+                    if attempts > 0 {
+                        std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
+                    }
+                    attempts += 1;
+                    if attempts == REPAIRED_AT {
+                        self.repair(db, namespace)?;
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Runs a command on several shards at once. Errors: the first one of any; what the others have begun is theirs.
+    pub(crate) fn on_all(&self, db: &str, commands: Vec<(Arc<Shard>, DocBuf)>) -> Result<Vec<(Arc<Shard>, DocBuf)>> {
+        let interrupt = self.interrupt();
+        let mut begun = Vec::new();
+        for (shard, command) in commands {
+            let command = self.router.transactions.enter(self.routed, &shard, command)?;
+            let sent = shard.begin(db, &command, &[], interrupt);
+            begun.push((shard, command, sent));
+        }
+        // every reply is read, whatever the others say
+        let replies: Vec<_> = begun
+            .into_iter()
+            .map(|(shard, command, sent)| {
+                let reply = shard.end(sent, db, &command, &[], interrupt)?;
+                Ok((shard, reply))
+            })
+            .collect();
+        replies.into_iter().collect()
+    }
+
+    pub(crate) fn on_one(
+        &self,
+        shard: &Arc<Shard>,
+        db: &str,
+        command: DocBuf,
+        sequences: &[(&str, &[DocBuf])],
+    ) -> Result<DocBuf> {
+        let command = self.router.transactions.enter(self.routed, shard, command)?;
+        shard.call_with(db, &command, sequences, self.interrupt())
+    }
+
+    /// Returns the request as it is sent to a shard: without what the router adds or has used.
+    pub(crate) fn plain(&self) -> DocBuf {
+        fields::without(
+            self.body(),
+            &["$db", "$readPreference", "startTransaction", "shardVersion", "databaseVersion", "$client"],
+        )
+    }
+
+    /// Returns the document sequences of the request.
+    pub(crate) fn sequences(&self) -> Vec<(&'r str, Vec<DocBuf>)> {
+        let routed = self.routed;
+        routed.sequences.iter().map(|some| (some.name, some.iter().map(arbor_bson::Doc::to_buf).collect())).collect()
+    }
+}
+
+fn is_stale(error: &arbor_command::Error) -> bool {
+    use arbor_bson::Code;
+    matches!(
+        error.code,
+        Code::STALE_CONFIG | Code::STALE_DB_VERSION | Code::STALE_EPOCH | Code::CONFLICTING_OPERATION_IN_PROGRESS
+    )
+}

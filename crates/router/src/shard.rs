@@ -1,0 +1,354 @@
+//! Connections to the primary of one replica set: a shard or the config servers.
+//!
+//! S1: a connection is in the pool only between two whole replies. S2: a command is sent a second time only if it cannot have run, or if
+//! running it twice does no harm: reads, and writes with a transaction number, which the shard remembers.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use arbor_bson::{Code, DEPTH_MAX, Doc, DocBuf, Limits, ValueRef, validate};
+use arbor_client::{Client, ClientError, Options};
+use arbor_command::{Error, Result};
+use arbor_protocol::Error as ProtocolError;
+use arbor_query::Interrupt;
+use parking_lot::Mutex;
+
+use crate::fields;
+
+/// Idle connections that are kept.
+const IDLE_MAX: usize = 64;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The interrupt is looked at this often while a reply is awaited.
+const POLL: Duration = Duration::from_millis(100);
+/// Longest search for a primary.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A reply has its documents a few levels down.
+const LIMITS: Limits = Limits { depth_max: DEPTH_MAX + 20, size_max: 64 << 20 };
+/// More members no set has.
+const HOSTS_MAX: usize = 50;
+
+const NOT_PRIMARY: &[Code] = &[
+    Code::NOT_WRITABLE_PRIMARY,
+    Code::NOT_PRIMARY_NO_SECONDARY_OK,
+    Code::NOT_PRIMARY_OR_SECONDARY,
+    Code::PRIMARY_STEPPED_DOWN,
+    Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
+    Code::SHUTDOWN_IN_PROGRESS,
+    Code::INTERRUPTED_AT_SHUTDOWN,
+];
+
+pub(crate) struct Shard {
+    pub name: String,
+    pub set: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    hosts: Vec<String>,
+    primary: Option<String>,
+    idle: Vec<(String, Client)>,
+}
+
+/// A reply with `ok: 1`, or the error of the server, or that of the connection.
+type Outcome = std::result::Result<DocBuf, Failure>;
+
+enum Failure {
+    /// The server has refused the command.
+    Refused(Error),
+    /// The connection ended; `sent`: the command may have run.
+    Lost { sent: bool, reason: String },
+    /// This operation is to end.
+    Ended(Error),
+}
+
+impl Shard {
+    /// `hosts` is `set/host:port,...`.
+    pub(crate) fn new(name: &str, hosts: &str) -> std::result::Result<Shard, String> {
+        let (set, members) =
+            hosts.split_once('/').ok_or_else(|| format!("'{hosts}' is not of the form set/host:port,..."))?;
+        let members: Vec<String> = members.split(',').filter(|host| !host.is_empty()).map(with_port).collect();
+        if set.is_empty() || members.is_empty() || members.len() > HOSTS_MAX {
+            return Err(format!("'{hosts}' is not of the form set/host:port,..."));
+        }
+        let state = State { hosts: members, primary: None, idle: Vec::new() };
+        Ok(Shard { name: name.to_owned(), set: set.to_owned(), state: Mutex::new(state) })
+    }
+
+    /// `set/host:port,...`
+    pub(crate) fn hosts(&self) -> String {
+        format!("{}/{}", self.set, self.state.lock().hosts.join(","))
+    }
+
+    pub(crate) fn idle_connections(&self) -> usize {
+        self.state.lock().idle.len()
+    }
+
+    /// Runs a command on the primary. Errors: that of the server, or HostUnreachable.
+    pub(crate) fn call(&self, db: &str, command: &DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
+        self.call_with(db, command, &[], interrupt)
+    }
+
+    pub(crate) fn call_with(
+        &self,
+        db: &str,
+        command: &DocBuf,
+        sequences: &[(&str, &[DocBuf])],
+        interrupt: &Interrupt,
+    ) -> Result<DocBuf> {
+        let begun = self.begin(db, command, sequences, interrupt);
+        self.end(begun, db, command, sequences, interrupt)
+    }
+
+    /// Sends a command, so that several shards work at once; [`Shard::end`] reads the reply.
+    pub(crate) fn begin(
+        &self,
+        db: &str,
+        command: &DocBuf,
+        sequences: &[(&str, &[DocBuf])],
+        interrupt: &Interrupt,
+    ) -> Begun {
+        let mut client = match self.check_out(interrupt) {
+            Ok(client) => client,
+            Err(failure) => return Begun(Err(failure)),
+        };
+        match client.1.send(db, command, sequences) {
+            Ok(()) => Begun(Ok(client)),
+            Err(error) => Begun(Err(Failure::Lost { sent: true, reason: format!("{}: {error}", client.0) })),
+        }
+    }
+
+    pub(crate) fn end(
+        &self,
+        begun: Begun,
+        db: &str,
+        command: &DocBuf,
+        sequences: &[(&str, &[DocBuf])],
+        interrupt: &Interrupt,
+    ) -> Result<DocBuf> {
+        let patience = Instant::now() + PATIENCE;
+        let mut outcome = begun.0.and_then(|client| self.receive(client, interrupt));
+        loop {
+            let failure = match outcome {
+                Ok(reply) => return Ok(reply),
+                Err(failure) => failure,
+            };
+            let again = match &failure {
+                Failure::Refused(error) => NOT_PRIMARY.contains(&error.code) && !is_in_transaction(command.as_doc()),
+                Failure::Lost { sent, .. } => !sent || may_run_twice(command.as_doc()),
+                Failure::Ended(_) => false,
+            };
+            self.forget_primary();
+            if !again || Instant::now() > patience {
+                return Err(self.error(failure));
+            }
+            interrupt.check()?;
+            std::thread::sleep(POLL);
+            let begun = self.begin(db, command, sequences, interrupt);
+            outcome = begun.0.and_then(|client| self.receive(client, interrupt));
+        }
+    }
+
+    fn error(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Refused(error) | Failure::Ended(error) => error,
+            Failure::Lost { reason, .. } => {
+                Error::new(Code::HOST_UNREACHABLE, format!("shard {} cannot be reached: {reason}", self.name))
+            }
+        }
+    }
+
+    fn forget_primary(&self) {
+        let mut state = self.state.lock();
+        state.primary = None;
+        state.idle.clear();
+    }
+
+    fn check_out(&self, interrupt: &Interrupt) -> std::result::Result<(String, Client), Failure> {
+        loop {
+            let idle = self.state.lock().idle.pop();
+            match idle {
+                Some(client) if client.1.is_open() => return Ok(client),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        interrupt.check().map_err(|error| Failure::Ended(error.into()))?;
+        let known = self.state.lock().primary.clone();
+        if let Some(host) = known
+            && let Ok(client) = connect(&host)
+        {
+            return Ok((host, client));
+        }
+        self.find_primary()
+    }
+
+    /// Asks the members one after another, and those that they name.
+    fn find_primary(&self) -> std::result::Result<(String, Client), Failure> {
+        let mut waiting = self.state.lock().hosts.clone();
+        let mut asked = HashSet::new();
+        let mut reasons = Vec::new();
+        while let Some(host) = waiting.pop() {
+            if !asked.insert(host.clone()) || asked.len() > HOSTS_MAX {
+                continue;
+            }
+            let hello = connect(&host).and_then(|mut client| {
+                let reply = client.command("admin", &DocBuf::new().with("hello", 1i32))?.doc.to_buf();
+                Ok((client, reply))
+            });
+            let (client, reply) = match hello {
+                Ok(answered) => answered,
+                Err(error) => {
+                    reasons.push(format!("{host}: {error}"));
+                    continue;
+                }
+            };
+            if fields::string(reply.as_doc(), "setName") != Some(&self.set) {
+                reasons.push(format!("{host} is not a member of the set {}", self.set));
+                continue;
+            }
+            let members: Vec<String> = match reply.get("hosts") {
+                Some(ValueRef::Array(hosts)) => hosts.iter().filter_map(fields::text).map(str::to_owned).collect(),
+                _ => Vec::new(),
+            };
+            if matches!(reply.get("isWritablePrimary"), Some(ValueRef::Bool(true))) {
+                let mut state = self.state.lock();
+                if !members.is_empty() && members.len() <= HOSTS_MAX {
+                    state.hosts = members;
+                }
+                state.primary = Some(host.clone());
+                return Ok((host, client));
+            }
+            reasons.push(format!("{host} is not the primary"));
+            waiting.extend(fields::string(reply.as_doc(), "primary").map(str::to_owned));
+            waiting.extend(members);
+        }
+        Err(Failure::Lost {
+            sent: false,
+            reason: format!("no primary of {} was found: {}", self.set, reasons.join("; ")),
+        })
+    }
+
+    fn receive(&self, (host, mut client): (String, Client), interrupt: &Interrupt) -> Outcome {
+        let reply = loop {
+            match client.receive() {
+                Ok(reply) => break reply.doc.to_buf(),
+                Err(ClientError::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    // the shard has the same time limit; its reply says more
+                    let late = interrupt.remaining().is_none_or(|left| left.is_zero());
+                    match interrupt.check() {
+                        Err(error) if !matches!(error, arbor_query::Error::TimeExpired) || late => {
+                            return Err(Failure::Ended(error.into()));
+                        }
+                        _ => {}
+                    }
+                }
+                Err(error) => return Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") }),
+            }
+        };
+        if validate(reply.as_bytes(), LIMITS).is_err() {
+            let reason = format!("{host} sent a reply that is no document");
+            return Err(Failure::Ended(Error::new(Code::INTERNAL_ERROR, format!("shard {}: {reason}", self.name))));
+        }
+        let mut state = self.state.lock();
+        if state.idle.len() < IDLE_MAX && state.primary.as_ref().is_none_or(|primary| *primary == host) {
+            state.idle.push((host, client));
+        }
+        drop(state);
+        if fields::is_ok(reply.as_doc()) { Ok(reply) } else { Err(Failure::Refused(error_of(reply.as_doc()))) }
+    }
+}
+
+/// A command on its way.
+pub(crate) struct Begun(std::result::Result<(String, Client), Failure>);
+
+fn connect(host: &str) -> std::result::Result<Client, ClientError> {
+    let options = Options { app_name: "arbor route".to_owned(), timeout: Some(CONNECT_TIMEOUT), ..Options::default() };
+    let client = Client::connect_with(host, options)?;
+    client.set_read_timeout(Some(POLL))?;
+    Ok(client)
+}
+
+fn with_port(host: &str) -> String {
+    if host.contains(':') { host.to_owned() } else { format!("{host}:27018") }
+}
+
+fn is_in_transaction(command: Doc<'_>) -> bool {
+    command.get("autocommit").is_some()
+}
+
+/// Commands that change nothing, or that the server recognizes the second time.
+fn may_run_twice(command: Doc<'_>) -> bool {
+    const READS: &[&str] = &[
+        "find",
+        "count",
+        "distinct",
+        "explain",
+        "listCollections",
+        "listIndexes",
+        "listDatabases",
+        "collStats",
+        "dbStats",
+        "hello",
+        "ping",
+    ];
+    let name = command.first().map_or("", |(name, _)| name);
+    !is_in_transaction(command) && (READS.contains(&name) || command.get("txnNumber").is_some())
+        || matches!(name, "commitTransaction" | "abortTransaction")
+}
+
+/// Returns the error of a reply with all that it says.
+pub(crate) fn error_of(reply: Doc<'_>) -> Error {
+    let code = fields::number(reply, "code").map_or(Code::INTERNAL_ERROR, |code| Code(code as i32));
+    let mut error = ProtocolError::new(code, fields::string(reply, "errmsg").unwrap_or("unknown error"));
+    let own = ["ok", "errmsg", "code", "codeName", "errorLabels", "topologyVersion"];
+    let details: DocBuf = reply.iter().filter(|(name, _)| !own.contains(name)).collect();
+    if !details.as_doc().is_empty() {
+        error.details = Some(details);
+    }
+    if let Some(ValueRef::Array(labels)) = reply.get("errorLabels") {
+        error.labels = labels.iter().filter_map(fields::text).map(str::to_owned).collect();
+    }
+    error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_notation::doc;
+
+    #[test]
+    fn hosts_are_read_or_refused() {
+        let shard = Shard::new("s", "rs/a:1,b").unwrap();
+        assert_eq!((shard.set.as_str(), shard.hosts().as_str()), ("rs", "rs/a:1,b:27018"));
+        for bad in ["a:1", "/a:1", "rs/", ""] {
+            assert!(Shard::new("s", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn errors_keep_what_they_say() {
+        let error = error_of(
+            doc("{ok: 0, errmsg: 'no', code: 11000, codeName: 'DuplicateKey', keyValue: {a: 1}, errorLabels: ['x']}")
+                .as_doc(),
+        );
+        assert_eq!(
+            (error.code.0, error.message.as_str(), error.labels.as_slice()),
+            (11000, "no", &["x".to_owned()][..])
+        );
+        assert!(error.details.as_ref().is_some_and(|details| details.get("keyValue").is_some()));
+    }
+
+    #[test]
+    fn only_harmless_commands_run_twice() {
+        for (command, expect) in [
+            ("{find: 'c'}", true),
+            ("{insert: 'c'}", false),
+            ("{insert: 'c', txnNumber: Long(1)}", true),
+            ("{find: 'c', txnNumber: Long(1), autocommit: false}", false),
+            ("{aggregate: 'c'}", false),
+        ] {
+            assert_eq!(may_run_twice(doc(command).as_doc()), expect, "{command}");
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! Writes over several shards.
+//!
+//! W1: shards check versions before a command runs, so a command that is refused as out of date has done nothing, and its statements
+//! are sent again by the new table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_command::{Answer, Error, Result};
+
+use crate::catalog::{Routing, versioned};
+use crate::shard::Shard;
+use crate::table::Table;
+use crate::{ATTEMPTS, Request, fields, is_stale};
+
+/// A statement with its place in the request.
+#[derive(Clone)]
+struct Statement {
+    index: usize,
+    document: DocBuf,
+}
+
+/// Outcome of a write that is put together from those of the shards.
+#[derive(Default)]
+struct Outcome {
+    n: i64,
+    modified: Option<i64>,
+    upserted: Vec<(i32, DocBuf)>,
+    errors: Vec<(i32, DocBuf)>,
+    concern_error: Option<DocBuf>,
+    /// Times and terms of the last reply.
+    rest: DocBuf,
+}
+
+impl Outcome {
+    /// Adds the reply of a shard to the statements `sent`.
+    fn add(&mut self, reply: Doc<'_>, sent: &[Statement]) {
+        self.n += fields::int(reply, "n");
+        if reply.get("nModified").is_some() {
+            *self.modified.get_or_insert(0) += fields::int(reply, "nModified");
+        }
+        let place = |entry: Doc<'_>| {
+            let at = usize::try_from(fields::int(entry, "index")).unwrap_or(usize::MAX);
+            sent.get(at).map_or(0, |statement| statement.index as i32)
+        };
+        let renamed = |entry: Doc<'_>, index: i32| -> DocBuf {
+            let value = |(name, value)| (name, if name == "index" { ValueRef::Int32(index) } else { value });
+            entry.iter().map(value).collect()
+        };
+        for (name, into) in [("upserted", &mut self.upserted), ("writeErrors", &mut self.errors)] {
+            for value in fields::array(reply, name).iter().flat_map(|all| all.iter()) {
+                if let ValueRef::Document(entry) = value {
+                    let index = place(entry);
+                    into.push((index, renamed(entry, index)));
+                }
+            }
+        }
+        if let Some(error) = fields::document(reply, "writeConcernError") {
+            self.concern_error = Some(error.to_buf());
+        }
+        self.rest = reply.iter().filter(|(name, _)| matches!(*name, "$clusterTime" | "operationTime")).collect();
+    }
+
+    fn refuse(&mut self, index: usize, error: &Error) {
+        self.errors.push((index as i32, error.to_write_error(index)));
+    }
+
+    fn reply(mut self) -> DocBuf {
+        let mut reply = DocBuf::new();
+        append_count(&mut reply, "n", self.n);
+        if let Some(modified) = self.modified {
+            append_count(&mut reply, "nModified", modified);
+        }
+        for (name, entries) in [("upserted", &mut self.upserted), ("writeErrors", &mut self.errors)] {
+            entries.sort_by_key(|(index, _)| *index);
+            if !entries.is_empty() {
+                reply.append(name, &entries.iter().map(|(_, entry)| entry).collect::<ArrayBuf>());
+            }
+        }
+        if let Some(error) = &self.concern_error {
+            reply.append("writeConcernError", error);
+        }
+        self.rest.as_doc().iter().for_each(|(name, value)| {
+            reply.append(name, value);
+        });
+        reply
+    }
+}
+
+fn append_count(reply: &mut DocBuf, name: &str, count: i64) {
+    match i32::try_from(count) {
+        Ok(count) => reply.append(name, count),
+        Err(_) => reply.append(name, count),
+    };
+}
+
+impl Request<'_> {
+    /// Returns the statements of a field, an array or a document sequence.
+    fn statements(&self, name: &str) -> Vec<Statement> {
+        let documents: Vec<DocBuf> = match self.routed.sequences.iter().find(|some| some.name == name) {
+            Some(sequence) => sequence.iter().map(Doc::to_buf).collect(),
+            None => fields::array(self.body(), name)
+                .iter()
+                .flat_map(|all| all.iter())
+                .filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None })
+                .collect(),
+        };
+        documents.into_iter().enumerate().map(|(index, document)| Statement { index, document }).collect()
+    }
+
+    /// Sends some statements to one shard, as a part of the request.
+    fn send(&self, routing: &Routing, shard: &Arc<Shard>, name: &str, some: &[Statement]) -> Result<DocBuf> {
+        let mut command = fields::without(self.plain().as_doc(), &[name, "stmtId", "stmtIds"]);
+        if self.routed.generic.numbered.is_some() && some.len() <= 100_000 {
+            let ids: Vec<i32> = some.iter().map(|statement| self.statement_number(statement.index)).collect();
+            command.append("stmtIds", &ids.into_iter().collect::<ArrayBuf>());
+        }
+        let command = versioned(command, routing, &shard.name);
+        let documents: Vec<DocBuf> = some.iter().map(|statement| statement.document.clone()).collect();
+        self.on_one(shard, self.routed.db, command, &[(name, &documents)])
+    }
+
+    fn statement_number(&self, index: usize) -> i32 {
+        let given = fields::array(self.body(), "stmtIds").and_then(|ids| ids.get(index)).and_then(fields::number_of);
+        given.map_or(fields::int(self.body(), "stmtId") as i32 + index as i32, |id| id as i32)
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.body().get("ordered").is_none() || fields::is_true(self.body(), "ordered")
+    }
+
+    /// Sends statements where `place` says, group by group, until all are done or, if they are ordered, one has failed.
+    /// `place` returns the shard of a statement; its errors are those of the statement.
+    fn in_groups(
+        &self,
+        namespace: &str,
+        name: &str,
+        mut waiting: Vec<Statement>,
+        outcome: &mut Outcome,
+        place: impl Fn(&Routing, &Statement) -> Result<Arc<Shard>>,
+    ) -> Result<()> {
+        let ordered = self.is_ordered();
+        let mut attempts = 0;
+        while !waiting.is_empty() {
+            let routing = self.catalog().routing(self.routed.db, namespace, true, self.interrupt())?;
+            let mut groups: BTreeMap<String, (Arc<Shard>, Vec<Statement>)> = BTreeMap::new();
+            let mut later = Vec::new();
+            let mut refused = false;
+            for statement in waiting {
+                if refused || !later.is_empty() {
+                    later.push(statement);
+                    continue;
+                }
+                match place(&routing, &statement) {
+                    Ok(shard) if ordered && groups.keys().any(|name| *name != shard.name) => later.push(statement),
+                    Ok(shard) => {
+                        groups.entry(shard.name.clone()).or_insert_with(|| (shard, Vec::new())).1.push(statement);
+                    }
+                    Err(error) if is_stale(&error) => return Err(error),
+                    Err(error) if ordered && !groups.is_empty() => {
+                        // the ones before it are first
+                        drop(error);
+                        later.push(statement);
+                    }
+                    Err(error) => {
+                        outcome.refuse(statement.index, &error);
+                        refused = ordered;
+                    }
+                }
+            }
+            let mut again = Vec::new();
+            for (shard, some) in groups.into_values() {
+                match self.send(&routing, &shard, name, &some) {
+                    Ok(reply) => outcome.add(reply.as_doc(), &some),
+                    Err(error) if is_stale(&error) && attempts < ATTEMPTS => again.extend(some),
+                    Err(error) => return Err(error),
+                }
+            }
+            if !again.is_empty() {
+                self.interrupt().check()?;
+                self.catalog().forget(self.routed.db, namespace);
+                std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
+                attempts += 1;
+            }
+            again.extend(later);
+            again.sort_by_key(|statement| statement.index);
+            waiting = again;
+            if ordered && !outcome.errors.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn insert(&self) -> Result<Answer> {
+        let namespace = self.namespace()?;
+        let routing = self.catalog().routing(self.routed.db, &namespace, true, self.interrupt())?;
+        if !matches!(routing, Routing::Sharded(..)) {
+            match self.forward(true) {
+                // it has become sharded
+                Err(error) if is_stale(&error) => {}
+                other => return other,
+            }
+        }
+        let mut statements = self.statements("documents");
+        if statements.is_empty() {
+            return self.refused_by_any(&routing);
+        }
+        for statement in &mut statements {
+            if statement.document.get("_id").is_none() {
+                let id = arbor_protocol::topology::new_object_id();
+                let with_id = DocBuf::new().with("_id", ValueRef::ObjectId(id));
+                statement.document =
+                    statement.document.as_doc().iter().fold(with_id, |doc, (name, value)| doc.with(name, value));
+            }
+        }
+        let mut outcome = Outcome::default();
+        self.in_groups(&namespace, "documents", statements, &mut outcome, |routing, statement| match routing {
+            Routing::Sharded(table, _) => {
+                let key = table.key_of_document(statement.document.as_doc())?;
+                self.catalog().shard(table.shard_of(&key), self.interrupt())
+            }
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => Ok(shard.clone()),
+        })?;
+        Ok(Answer::Reply(outcome.reply()))
+    }
+
+    /// Lets a shard say what is wrong with a request.
+    fn refused_by_any(&self, routing: &Routing) -> Result<Answer> {
+        let shard = match routing {
+            Routing::Sharded(table, _) => {
+                self.catalog().shard(table.shards().next().unwrap_or(""), self.interrupt())?
+            }
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => shard.clone(),
+        };
+        Ok(Answer::Reply(self.forward_to(routing, &shard)?))
+    }
+
+    /// `update` and `delete`.
+    pub(crate) fn change(&self) -> Result<Answer> {
+        let namespace = self.namespace()?;
+        let routing = self.catalog().routing(self.routed.db, &namespace, self.may_create(), self.interrupt())?;
+        if !matches!(routing, Routing::Sharded(..)) {
+            match self.forward(self.may_create()) {
+                Err(error) if is_stale(&error) => {}
+                other => return other,
+            }
+        }
+        let name = if self.routed.info.name == "update" { "updates" } else { "deletes" };
+        let statements = self.statements(name);
+        if statements.is_empty() {
+            return self.refused_by_any(&routing);
+        }
+        let mut outcome = Outcome { modified: (name == "updates").then_some(0), ..Outcome::default() };
+        for statement in statements {
+            let index = statement.index;
+            let done = self
+                .with_routing(self.routed.db, &namespace, true, |routing| self.change_one(routing, name, &statement));
+            match done {
+                Ok(replies) => {
+                    for reply in replies {
+                        outcome.add(reply.as_doc(), std::slice::from_ref(&statement));
+                    }
+                }
+                // errors of the statement are part of the reply; others end the request
+                Err(error) if is_of_statement(&error) => outcome.refuse(index, &error),
+                Err(error) => return Err(error),
+            }
+            if self.is_ordered() && !outcome.errors.is_empty() {
+                break;
+            }
+        }
+        Ok(Answer::Reply(outcome.reply()))
+    }
+
+    fn may_create(&self) -> bool {
+        self.routed.info.name == "update"
+            && self.statements("updates").iter().any(|one| fields::is_true(one.document.as_doc(), "upsert"))
+    }
+
+    /// Returns the replies of the shards on which one statement ran.
+    fn change_one(&self, routing: &Routing, name: &str, statement: &Statement) -> Result<Vec<DocBuf>> {
+        let one = std::slice::from_ref(statement);
+        let table = match routing {
+            Routing::Sharded(table, _) => table,
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => {
+                return Ok(vec![self.send(routing, shard, name, one)?]);
+            }
+        };
+        let document = statement.document.as_doc();
+        let filter = fields::document(document, "q").unwrap_or(Doc::empty());
+        let multi = match name {
+            "updates" => fields::is_true(document, "multi"),
+            _ => fields::int(document, "limit") == 0,
+        };
+        let upsert = fields::is_true(document, "upsert");
+        let context = self.context(fields::document(document, "collation"));
+        let (names, whole) = table.shards_for_filter(filter, &context);
+        if name == "updates" {
+            check_update(table, filter, document.get("u"), upsert, whole)?;
+        }
+        let shards = self.shards_named(&names)?;
+        let mut replies = Vec::new();
+        for shard in &shards {
+            let reply = self.send(routing, shard, name, one)?;
+            let done = fields::int(reply.as_doc(), "n") > 0 || reply.get("writeErrors").is_some();
+            replies.push(reply);
+            // one document was asked for
+            if done && !multi {
+                break;
+            }
+        }
+        Ok(replies)
+    }
+
+    pub(crate) fn find_and_modify(&self) -> Result<Answer> {
+        let namespace = self.namespace()?;
+        let body = self.body();
+        let upsert = fields::is_true(body, "upsert");
+        let filter = fields::document(body, "query").unwrap_or(Doc::empty());
+        let context = self.context(fields::document(body, "collation"));
+        self.with_routing(self.routed.db, &namespace, upsert, |routing| {
+            let Routing::Sharded(table, _) = routing else {
+                let (Routing::Unsharded(shard, _) | Routing::Config(shard)) = routing else {
+                    unreachable!("the other case")
+                };
+                return Ok(Answer::Reply(self.forward_to(routing, shard)?));
+            };
+            let (names, whole) = table.shards_for_filter(filter, &context);
+            if !fields::is_true(body, "remove") {
+                check_update(table, filter, body.get("update"), upsert, whole)?;
+            }
+            let shards = self.shards_named(&names)?;
+            if let [only] = shards.as_slice() {
+                return Ok(Answer::Reply(self.forward_to(routing, only)?));
+            }
+            if fields::document(body, "sort").is_some_and(|sort| !sort.is_empty()) {
+                let text = "findAndModify with a sort needs the shard key in its query on a sharded collection";
+                return Err(Error::new(Code::SHARD_KEY_NOT_FOUND, text));
+            }
+            let mut last = DocBuf::new();
+            for shard in &shards {
+                last = self.forward_to(routing, shard)?;
+                let found = fields::document(last.as_doc(), "lastErrorObject").map_or(0, |own| fields::int(own, "n"));
+                if found > 0 {
+                    break;
+                }
+            }
+            Ok(Answer::Reply(last))
+        })
+    }
+
+    /// `bulkWrite`: where all of its collections are on one shard.
+    pub(crate) fn bulk_write(&self) -> Result<Answer> {
+        let named = self.statements("nsInfo");
+        let mut one: Option<Arc<Shard>> = None;
+        for info in &named {
+            let namespace = fields::string(info.document.as_doc(), "ns").unwrap_or_default();
+            let Some((db, _)) = namespace.split_once('.') else { continue };
+            let shard = match self.catalog().routing(db, namespace, true, self.interrupt())? {
+                Routing::Unsharded(shard, _) | Routing::Config(shard) => shard,
+                Routing::Sharded(..) => {
+                    let text = "bulkWrite on a sharded collection is not supported yet; the commands insert, update and delete are";
+                    return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
+                }
+            };
+            if one.as_ref().is_some_and(|own| own.name != shard.name) {
+                let text = "bulkWrite on databases of several shards is not supported yet";
+                return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
+            }
+            one = Some(shard);
+        }
+        let none = || Error::new(Code::SHARD_NOT_FOUND, "No shards found");
+        let shard = match one {
+            Some(shard) => shard,
+            None => self.catalog().shards(self.interrupt())?.into_iter().next().ok_or_else(none)?,
+        };
+        Ok(Answer::Reply(self.forward_to(&Routing::Unsharded(shard.clone(), None), &shard)?))
+    }
+}
+
+fn is_of_statement(error: &Error) -> bool {
+    matches!(error.code, Code::SHARD_KEY_NOT_FOUND | Code::IMMUTABLE_FIELD)
+}
+
+/// Refuses an update that could give a document another shard key, and an upsert whose shard is not known.
+fn check_update(table: &Table, filter: Doc<'_>, update: Option<ValueRef<'_>>, upsert: bool, whole: bool) -> Result<()> {
+    if upsert && !whole {
+        let text = "An upsert on a sharded collection must contain the shard key and have the simple collation";
+        return Err(Error::new(Code::SHARD_KEY_NOT_FOUND, text));
+    }
+    let refused = |path: &str| {
+        let text = format!("an update that may change the field '{path}' of the shard key is not supported yet");
+        Err(Error::new(Code::IMMUTABLE_FIELD, text))
+    };
+    // the value that the filter demands, if it demands one
+    let demanded = |path: &str| match filter.get(path) {
+        Some(ValueRef::Document(operators)) => match operators.first() {
+            Some((name, _)) if !name.starts_with('$') => filter.get(path),
+            Some(("$eq", value)) => Some(value),
+            _ => None,
+        },
+        other => other,
+    };
+    let same = |path: &str, value: Option<ValueRef<'_>>| match (demanded(path), value) {
+        (Some(own), Some(value)) => arbor_bson::compare(own, value).is_eq(),
+        _ => false,
+    };
+    let paths = || table.key.as_doc().iter().map(|(path, _)| path);
+    match update {
+        Some(ValueRef::Document(update)) if update.first().is_some_and(|(name, _)| name.starts_with('$')) => {
+            for (operator, targets) in update {
+                let ValueRef::Document(targets) = targets else { continue };
+                for (target, value) in targets {
+                    let renamed = if operator == "$rename" { fields::text(value) } else { None };
+                    for path in
+                        paths().filter(|path| overlap(path, target) || renamed.is_some_and(|to| overlap(path, to)))
+                    {
+                        let kept =
+                            matches!(operator, "$set" | "$setOnInsert") && path == target && same(path, Some(value));
+                        if !kept {
+                            return refused(path);
+                        }
+                    }
+                }
+            }
+            Ok(())
+        }
+        Some(ValueRef::Document(replacement)) => {
+            for path in paths().filter(|path| *path != "_id" || replacement.get("_id").is_some()) {
+                if !same(path, fields::at_path(replacement, path).unwrap_or(None)) {
+                    return refused(path);
+                }
+            }
+            Ok(())
+        }
+        Some(ValueRef::Array(stages)) => {
+            for stage in stages.iter() {
+                let Some((name, spec)) = crate::read::stage_of(Some(stage)) else { continue };
+                let targets: Vec<&str> = match (name, spec) {
+                    ("$set" | "$addFields", ValueRef::Document(spec)) => {
+                        spec.iter().map(|(target, _)| target).collect()
+                    }
+                    ("$unset", ValueRef::String(target)) => vec![target],
+                    ("$unset", ValueRef::Array(targets)) => targets.iter().filter_map(fields::text).collect(),
+                    _ => return refused(paths().next().unwrap_or_default()),
+                };
+                if let Some(path) = paths().find(|path| targets.iter().any(|target| overlap(path, target))) {
+                    return refused(path);
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if one path leads to, or through, the other.
+fn overlap(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}

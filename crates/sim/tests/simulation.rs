@@ -1,0 +1,126 @@
+//! A short simulation: some seeds without a violation, and each defect is found by a seed that is known to show it. The long one
+//! is `make simulate`.
+
+use arbor_repl::isr::Mutant::*;
+use arbor_sim::campaign::{campaign, run, run_on_log, run_on_txn};
+use arbor_sim::{Defect, Defect::Member};
+
+const STEPS: u64 = 120_000;
+
+#[test]
+fn no_seed_has_a_violation() {
+    let totals = campaign(1, STEPS, |seed| run(seed, None, false));
+    assert_eq!(totals.findings, [], "again with its events: cargo run -p arbor-sim -- --one --seed N");
+    assert!(totals.counts.crashes > 0 && totals.counts.acknowledged > 1_000, "{:?}", totals.counts);
+}
+
+#[test]
+fn the_real_log_has_no_violation() {
+    let totals = campaign(1, STEPS / 4, |seed| run_on_log(seed, false));
+    assert_eq!(totals.findings, [], "again with its events: cargo run -p arbor-sim -- --one --data log --seed N");
+    assert!(totals.counts.crashes > 0, "{:?}", totals.counts);
+}
+
+#[test]
+fn the_real_commit_path_has_no_violation() {
+    let totals = campaign(1, STEPS / 3, |seed| run_on_txn(seed, None, false));
+    assert_eq!(totals.findings, [], "again with its events: cargo run -p arbor-sim -- --one --data txn --seed N");
+    assert!(totals.counts.crashes > 0 && totals.counts.retries > 0, "{:?}", totals.counts);
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    let text = |seed| {
+        let run = run(seed, None, true);
+        (run.steps, run.trace)
+    };
+    assert_eq!(text(2), text(2));
+    assert_ne!(text(2), text(3));
+}
+
+/// Seeds that once had a finding. A change of the plan or of a fault makes other runs of them; the tests of `arbor_repl::isr` hold
+/// the events of the first two.
+#[test]
+fn seeds_with_a_story() {
+    for (seed, story) in [
+        (9, "a follower renewed its promise to a primary that had lost its data, and never took over"),
+        (14, "of two members that cannot do without each other, the old primary did not hear of the new one"),
+        (1153, "a follower far behind catches up record by record"),
+    ] {
+        let run = run(seed, None, false);
+        assert_eq!(run.finding, None, "{story}");
+    }
+}
+
+/// Seeds of the real commit path that once had a finding; each defect has a test of its own in the crate that had it.
+#[test]
+fn seeds_of_the_commit_path_with_a_story() {
+    let story = "the leader of a new store had no space for its ledger, and took commits that no member could apply";
+    assert_eq!(run_on_txn(19, None, false).finding, None, "{story}");
+}
+
+#[test]
+fn the_real_commit_path_shows_defects() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for (defect, seed) in [
+        (Member(Majority), 1),
+        (Member(BelowMinimum), 1),
+        (Member(Outsider), 2),
+        (Member(NewcomerIgnored), 6),
+        (Member(ShrunkEarly), 1),
+        (Member(GrownEarly), 1),
+        (Member(UnknownIsStale), 6),
+        (Member(StaleIsDone), 12),
+        (Member(LeadsTwice), 5),
+        (Member(UnmatchedCounts), 5),
+        (Member(AppliedEarly), 1),
+        (Member(CutTooFar), 1),
+        (Member(AckBeforeSync), 1),
+        (Member(OwnBeforeSync), 1),
+        (Member(LoadMissing), 1),
+        (Member(PromiseBroken), 9),
+        (Defect::WithoutCompare, 1),
+        (Defect::SameStore, 2),
+        (Defect::SessionsKept, 16),
+    ] {
+        let finding = run_on_txn(seed, Some(defect), false).finding;
+        assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn defects_are_found() {
+    // Panics of assertions are findings
+    std::panic::set_hook(Box::new(|_| {}));
+    for (defect, seed) in [
+        (Member(Majority), 1),
+        (Member(BelowMinimum), 1),
+        (Member(Outsider), 1),
+        (Member(NewcomerIgnored), 3),
+        (Member(ShrunkEarly), 1),
+        (Member(GrownEarly), 1),
+        (Member(UnknownIsStale), 6),
+        (Member(UnchangedIsStale), 44),
+        (Member(StaleIsDone), 4),
+        (Member(LeadsTwice), 1),
+        (Member(NoFence), 13),
+        (Member(UnmatchedCounts), 1),
+        (Member(LateCut), 10),
+        (Member(AppliedEarly), 1),
+        (Member(CutTooFar), 1),
+        (Member(AckBeforeSync), 1),
+        (Member(OwnBeforeSync), 1),
+        (Member(NoEmptyRecord), 3),
+        (Member(StoreIgnored), 1),
+        (Member(LoadMissing), 6),
+        (Member(PromiseBroken), 3),
+        (Member(PromiseForgotten), 47),
+        (Defect::WithoutCompare, 1),
+        (Defect::SameStore, 2),
+    ] {
+        let finding = run(seed, Some(defect), false).finding;
+        assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");
+    }
+    let _ = std::panic::take_hook();
+}

@@ -1,0 +1,230 @@
+//! Commits that the log holds and the engine does not: because the set has not committed them yet, or because there was no space.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+use arbor_engine::{Batch, Op};
+use parking_lot::MutexGuard;
+
+use super::CommitPath;
+use crate::commit_rule::CommitRule;
+use crate::group::{Committed, Lead};
+use crate::{Error, Options, Result};
+
+/// Interval at which a waiting committer retries what the engine had no space for.
+const APPLY_RETRY: Duration = Duration::from_millis(100);
+
+/// Bytes of operations that may be in flight before further commits wait.
+const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
+
+/// Batches of the log that are not applied, in order.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    batches: VecDeque<Batch>,
+    facts: VecDeque<Fact>,
+    bytes: usize,
+    ops: usize,
+}
+
+/// Properties of a batch in flight: its times, and its size.
+struct Fact {
+    time: u64,
+    last_time: u64,
+    bytes: usize,
+}
+
+impl InFlight {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<Position> {
+        self.batches.front().map(|batch| batch.position)
+    }
+
+    /// Adds a batch whose notes have the times from `time` to `last_time`.
+    pub(crate) fn push(&mut self, batch: Batch, time: u64, last_time: u64) {
+        let before = self.batches.back().map(|last| last.position);
+        assert!(before.is_none_or(|before| before < batch.position), "batches are applied in the order of the log");
+        let bytes = batch.ops.iter().map(Op::bytes).sum();
+        self.bytes += bytes;
+        self.ops += batch.ops.len();
+        self.batches.push_back(batch);
+        self.facts.push_back(Fact { time, last_time, bytes });
+    }
+
+    /// Returns true if further commits are to wait. The conflict table remembers all keys in flight.
+    fn is_full(&self, options: &Options) -> bool {
+        self.bytes >= IN_FLIGHT_BYTES_MAX || self.ops >= options.conflict_keys_max / 2
+    }
+
+    /// The batches up to a position.
+    fn until(&mut self, limit: Position) -> &[Batch] {
+        let count = self.batches.partition_point(|batch| batch.position <= limit);
+        &self.batches.make_contiguous()[..count]
+    }
+
+    /// Takes out the batches up to a position; returns the last of them and the time of its last note.
+    fn remove_until(&mut self, limit: Position) -> Option<(Position, u64)> {
+        let mut last = None;
+        while self.batches.front().is_some_and(|batch| batch.position <= limit) {
+            let (batch, fact) = (self.batches.pop_front(), self.facts.pop_front());
+            let (Some(batch), Some(fact)) = (batch, fact) else { unreachable!("a batch has its facts") };
+            self.ops -= batch.ops.len();
+            self.bytes -= fact.bytes;
+            last = Some((batch.position, fact.last_time));
+        }
+        last
+    }
+
+    /// The last batch with a note of this time or an earlier one.
+    fn last_at(&self, time: u64) -> Option<Position> {
+        let behind = self.facts.partition_point(|fact| fact.time <= time);
+        behind.checked_sub(1).and_then(|at| self.batches.get(at)).map(|batch| batch.position)
+    }
+}
+
+impl CommitPath {
+    /// Applies what is in flight and may be applied. `Ok`: the engine had space for all of it.
+    pub(crate) fn apply_ready(&self, committed: &mut Committed) -> Result<()> {
+        if committed.in_flight.is_empty() {
+            return Ok(());
+        }
+        let limit = self.apply_limit(committed);
+        // Some engines of several may have more than others; they pass over what they have.
+        let skipped = committed.in_flight.remove_until(self.engine.applied().min(limit));
+        let ready = committed.in_flight.until(limit);
+        if !ready.is_empty() {
+            self.apply(ready)?;
+        }
+        if let Some((last, time)) = committed.in_flight.remove_until(limit).or(skipped) {
+            committed.applied_time = committed.applied_time.max(time);
+            // After void links nothing was logged that counts.
+            self.logged.fetch_max(last.0, Ordering::AcqRel);
+            self.publish(last);
+            self.notify_applied();
+        }
+        Ok(())
+    }
+
+    pub(super) fn notify_applied(&self) {
+        self.flow.notify_all();
+        let _guard = self.applied_lock.lock();
+        self.applied.notify_all();
+    }
+
+    /// The last position that may be applied. What a member applies is on its own disk (R7 of the set's protocol: nothing applied
+    /// is ever taken back).
+    pub(crate) fn apply_limit(&self, committed: &Committed) -> Position {
+        match committed.rule {
+            CommitRule::Own => Position(u64::MAX),
+            CommitRule::Set => {
+                // What is here and the leader does not have is not what the set has committed there.
+                let equal =
+                    if matches!(committed.lead, Lead::Other(_)) { committed.matched } else { Position(u64::MAX) };
+                committed.commit_point.min(self.log.durable()).min(equal)
+            }
+        }
+    }
+
+    pub(super) fn wait_applied(&self, position: Position) -> Result<Position> {
+        let deadline = Instant::now() + self.options.apply_wait;
+        while self.published() < position {
+            if self.check_open().is_err() || Instant::now() >= deadline {
+                return Err(Error::CommittedNotApplied { position });
+            }
+            self.applied.wait_for(&mut self.applied_lock.lock(), APPLY_RETRY);
+            self.retry_pending();
+        }
+        Ok(position)
+    }
+
+    /// Tries pending batches again unless a leader is at work, which does so itself.
+    pub(crate) fn retry_pending(&self) {
+        let Some(mut committed) = self.committed.try_lock() else { return };
+        let _still_full = self.apply_ready_with_reserve(&mut committed);
+    }
+
+    pub(crate) fn apply_ready_with_reserve(&self, committed: &mut Committed) -> Result<()> {
+        match self.apply_ready(committed) {
+            Err(Error::OutOfSpace { .. }) if self.space_exhausted() => self.apply_ready(committed),
+            outcome => outcome,
+        }
+    }
+
+    /// Waits until another commit may be logged. Immediate under [`CommitRule::Own`].
+    ///
+    /// Errors: `NotLeading`; `Refused` when too much has been in flight for too long.
+    pub(super) fn enter(&self, committed: &mut MutexGuard<'_, Committed>) -> Result<()> {
+        if committed.rule == CommitRule::Own {
+            return Ok(());
+        }
+        let deadline = Instant::now() + self.options.in_flight_wait;
+        loop {
+            self.check_open()?;
+            self.begin_if_visible(committed)?;
+            committed.require_leading()?;
+            if !committed.exclusive && !committed.in_flight.is_full(&self.options) {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Refused { reason: "too many commits wait for other members of the set".into() });
+            }
+            self.flow.wait_until(committed, deadline);
+        }
+        if committed.in_flight.is_empty() {
+            committed.applied_time = committed.last_time;
+        }
+        Ok(())
+    }
+
+    /// Keeps other committers out, and waits until nothing is in flight. Ends with [`CommitPath::leave_exclusive`].
+    pub(crate) fn enter_exclusive(&self, committed: &mut MutexGuard<'_, Committed>) -> Result<()> {
+        if committed.rule == CommitRule::Own {
+            return Ok(());
+        }
+        self.enter(committed)?;
+        committed.exclusive = true;
+        let deadline = Instant::now() + self.options.in_flight_wait;
+        while !committed.in_flight.is_empty() {
+            let checked = self.check_open().and_then(|()| committed.require_leading());
+            let late = || Error::Refused { reason: "commits wait for other members of the set".into() };
+            let checked = checked.and_then(|()| if Instant::now() >= deadline { Err(late()) } else { Ok(()) });
+            if let Err(error) = checked {
+                self.leave_exclusive(committed);
+                return Err(error);
+            }
+            self.flow.wait_until(committed, deadline);
+        }
+        committed.applied_time = committed.last_time;
+        Ok(())
+    }
+
+    pub(crate) fn leave_exclusive(&self, committed: &mut Committed) {
+        if committed.exclusive {
+            committed.exclusive = false;
+            self.flow.notify_all();
+        }
+    }
+
+    /// The time that the engine's state shows; waits for commits in flight that are not later than `time`, except for the greatest.
+    pub(crate) fn applied_time(&self, committed: &mut MutexGuard<'_, Committed>, time: u64) -> Result<u64> {
+        if committed.in_flight.is_empty() {
+            return Ok(committed.last_time);
+        }
+        if committed.rule == CommitRule::Own {
+            return Err(Error::OutOfSpace { context: "commits are not visible yet".into() });
+        }
+        let deadline = Instant::now() + self.options.apply_wait;
+        while time < u64::MAX && committed.in_flight.last_at(time).is_some() {
+            self.check_open()?;
+            if Instant::now() >= deadline {
+                return Err(Error::NotYet { time, now: committed.applied_time });
+            }
+            self.flow.wait_until(committed, deadline);
+        }
+        Ok(if committed.in_flight.is_empty() { committed.last_time } else { committed.applied_time })
+    }
+}

@@ -1,0 +1,29 @@
+//! Trees that members of a set fetch from each other: rows that are in no log.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `block.rs` | byte layout of the rows on the way |
+//! | `source.rs` | [`Source`]: snapshots that are held for others, and their trees block by block; [`Peer`] |
+//! | `rows.rs` | the rows of a peer's tree, checked |
+//! | `loads.rs` | [`Loads`]: trees that came past the log, as the primary has them fetched and the others fetch them |
+//! | `sync.rs`, `marker.rs` | initial sync: all trees of a peer take the place of what is here |
+//!
+//! - G1: a member acknowledges a record that refers to a load only with the load on its disk (R10). The number of a load is that of its
+//!   tree: a tree is filled once, and ids are never used again.
+//! - G2: a tree that was fetched from a later state than this member has applied is *ahead*: operations on it up to that state are passed
+//!   over. They would do no harm, since each says what a row is afterwards; but reads must not see it before the member is as far.
+//! - G3: while `arbor.syncing` is there, the directory holds no state that ever was. It is there before anything is removed, and goes when
+//!   engine and log are durable.
+
+pub(crate) mod block;
+pub(crate) mod loads;
+mod marker;
+mod rows;
+mod source;
+pub(crate) mod sync;
+
+pub use block::RowsChecksum;
+pub use loads::{LoadListener, Loads};
+pub use marker::{SYNCING_FILE, SyncMarker};
+pub use source::{Begun, Peer, PeerError, Source, TreeFacts};
+pub use sync::{SyncProgress, SyncWatch};

@@ -1,0 +1,168 @@
+//! The side that has the trees.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::TreeOptions;
+use parking_lot::Mutex;
+
+use super::block::BlockWriter;
+use crate::ledger;
+use crate::recovery::{last_time_until, trees_in};
+use crate::{Error, Follower, ReadView, Result, Transactions, View};
+
+/// A snapshot that a peer holds for this member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Names it in later requests.
+    pub snapshot: u64,
+    /// It shows all commits up to here; the peer's log continues behind it.
+    pub position: Position,
+    /// Epoch of the record at that position.
+    pub epoch: u64,
+    /// Time of the last note up to there.
+    pub time: u64,
+    pub trees: Vec<TreeFacts>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFacts {
+    pub tree: TreeId,
+    pub options: TreeOptions,
+    /// Estimated number of rows; zero where the engine does not know.
+    pub rows: u64,
+}
+
+/// The reason why a peer did not serve a request.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// There is no such tree in its state.
+    #[error("the peer has no tree {0}")]
+    NoTree(TreeId),
+    /// It holds the snapshot no longer: begin again.
+    #[error("the peer does not hold the snapshot any more")]
+    Expired,
+    /// It cannot be reached, or refuses.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Another member that has the data. Requests may be repeated.
+pub trait Peer: Send + Sync {
+    /// Has it hold its present state, and the log behind it.
+    fn begin(&self) -> Result<Begun, PeerError>;
+
+    /// The rows of a tree behind the key, in a [block](super::block). `None`: from the first one on.
+    fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError>;
+
+    /// It need not hold the snapshot any more.
+    fn end(&self, snapshot: u64);
+}
+
+struct PeerSnapshot {
+    view: Arc<ReadView>,
+    /// Keeps the log behind the snapshot.
+    _log: Follower,
+    used: Instant,
+}
+
+/// Serves the trees of this member to others. Also the peer of a test, or of a member in the same process.
+pub struct Source {
+    transactions: Arc<Transactions>,
+    held: Mutex<HashMap<u64, PeerSnapshot>>,
+    next: AtomicU64,
+}
+
+impl Source {
+    pub fn new(transactions: Arc<Transactions>) -> Source {
+        // Numbers differ from those before a restart: what is asked for in the name of an old snapshot is refused.
+        let first =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
+        Source { transactions, held: Mutex::default(), next: AtomicU64::new(first) }
+    }
+
+    /// Releases snapshots without requests for that long. They cost space in the engine and keep the log.
+    pub fn expire(&self, idle: Duration) {
+        self.held.lock().retain(|_, held| held.used.elapsed() < idle);
+    }
+
+    /// Number of snapshots that are held.
+    pub fn held(&self) -> usize {
+        self.held.lock().len()
+    }
+
+    fn begin_here(&self) -> Result<Begun> {
+        if self.transactions.is_syncing() {
+            return Err(Error::NotSynced { reason: "this member copies the data of another one itself".into() });
+        }
+        let (view, log) = self.transactions.follow()?;
+        let engine = self.transactions.engine();
+        let mut trees = Vec::new();
+        for tree in trees_in(&view)? {
+            let options = match ledger::tree_options(&view, tree)? {
+                Some(options) => options,
+                // Written by an older release: what is known is the engine.
+                None => TreeOptions::default().with_engine(engine.engine_of(tree)),
+            };
+            let rows = engine.tree_stats(tree).map_or(0, |stats| stats.keys);
+            trees.push(TreeFacts { tree, options, rows });
+        }
+        assert!(trees.is_sorted_by(|one, next| one.tree < next.tree), "the ledger lists each tree once");
+        let position = view.position();
+        let own = self.transactions.log();
+        let known = |epochs: arbor_log::Epochs| epochs.begins().last().map_or(1, |(epoch, _)| *epoch);
+        let epoch = own.epoch_at(position).unwrap_or_else(|| known(own.epochs()));
+        let time = last_time_until(own, position)?;
+        let snapshot = self.next.fetch_add(1, Ordering::Relaxed);
+        let held = PeerSnapshot { view: Arc::new(view), _log: log, used: Instant::now() };
+        let before = self.held.lock().insert(snapshot, held);
+        assert!(before.is_none(), "a snapshot has a number of its own");
+        Ok(Begun { snapshot, position, epoch, time, trees })
+    }
+
+    fn view(&self, snapshot: u64) -> Option<Arc<ReadView>> {
+        let mut held = self.held.lock();
+        let held = held.get_mut(&snapshot)?;
+        held.used = Instant::now();
+        Some(held.view.clone())
+    }
+}
+
+fn block_of(view: &ReadView, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>> {
+    let mut cursor = view.cursor(tree)?;
+    let mut valid = match after {
+        None => cursor.first()?,
+        Some(after) => cursor.seek(after)? && (cursor.key() != after || cursor.next()?),
+    };
+    let mut block = BlockWriter::default();
+    while valid && !block.is_full() {
+        block.push(cursor.key(), cursor.value());
+        valid = cursor.next()?;
+    }
+    block.finish(!valid).map_err(|error| Error::Refused { reason: format!("a block does not compress: {error}") })
+}
+
+fn failed(error: Error) -> PeerError {
+    match error {
+        Error::UnknownTree(tree) => PeerError::NoTree(tree),
+        other => PeerError::Failed(other.to_string()),
+    }
+}
+
+impl Peer for Source {
+    fn begin(&self) -> Result<Begun, PeerError> {
+        self.begin_here().map_err(failed)
+    }
+
+    fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
+        let view = self.view(snapshot).ok_or(PeerError::Expired)?;
+        block_of(&view, tree, after).map_err(failed)
+    }
+
+    fn end(&self, snapshot: u64) {
+        self.held.lock().remove(&snapshot);
+    }
+}

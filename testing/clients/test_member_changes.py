@@ -1,0 +1,131 @@
+"""Changes of a set of several members that are refused, or that are done by force: the set goes on in any case."""
+
+import contextlib
+import shutil
+
+import pymongo
+import pytest
+from pymongo.errors import AutoReconnect, OperationFailure, WTimeoutError
+
+from arbor_process import Members
+from test_members import direct, in_sync, initiated, primary_of, status, until
+
+LIMIT_S = 60
+
+
+def config_of(client):
+    config = client.admin.command("replSetGetConfig")["config"]
+    config["version"] += 1
+    return config
+
+
+def refusal(client, command, *values, **options):
+    with pytest.raises(OperationFailure) as refused:
+        client.admin.command(command, *values, **options)
+    return refused.value.code, str(refused.value)
+
+
+def test_changes_that_are_refused(tmp_path):
+    with initiated(tmp_path) as (members, client):
+        full = config_of(client)
+
+        def changed(**fields):
+            return refusal(client, "replSetReconfig", {**config_of(client), **fields})
+
+        own = members.members.index(members.at(client.primary))
+        alone = [full["members"][own]]
+        code, text = changed(members=alone)
+        assert code == 103 and "at most 1 voting member" in text
+        others = [member for member in full["members"] if member["_id"] != own]
+        code, text = changed(members=others)
+        assert code == 74 and "No host described in new configuration" in text
+        assert changed(_id="other")[0] == 103
+        assert changed(version=1)[0] == 103
+        twice = full["members"] + [{"_id": 3, "host": full["members"][0]["host"]}]
+        code, text = changed(members=twice)
+        assert code == 93 and "same" in text, text
+        # A server with data of its own.
+        foreign = members.add_process()
+        foreign.start()
+        with direct(foreign) as stranger:
+            one = {"_id": "rs0", "members": [{"_id": 0, "host": members.hosts[3]}]}
+            stranger.admin.command("replSetInitiate", one)
+            until(lambda: stranger.admin.command("hello")["isWritablePrimary"], LIMIT_S)
+            stranger.db.c.insert_one({"_id": "foreign"})
+        code, text = changed(members=full["members"] + [{"_id": 3, "host": members.hosts[3]}])
+        assert code == 103 and "cannot be added" in text
+        # A server of another set.
+        for garbage in ({"message": b"garbage"}, {"message": b"\xff" * 10_000}, {"message": 5}, {"join": {}}, {"join": 1}, {}):
+            for member in members.members[:3]:
+                with direct(member) as own_client, contextlib.suppress(OperationFailure):
+                    own_client.admin.command({"_arborMember": 1, "set": "rs0", **garbage})
+        assert refusal(client, {"_arborMember": 1, "set": "other", "probe": True})[0] == 108
+        assert refusal(client, "replSetHeartbeat", "other")[0] == 108
+        in_sync(client, 3)
+        client.db.get_collection("c", write_concern=pymongo.WriteConcern(3, wtimeout=LIMIT_S * 1000)).insert_one({"_id": 1})
+        assert config_of(client)["members"] == full["members"] and client.db.c.count_documents({}) == 2
+
+
+def test_two_members_with_one_identity(tmp_path):
+    with Members(tmp_path, count=2) as members:
+        first, second = members.members
+        first.stop()
+        second.stop()
+        shutil.rmtree(second.dbpath)
+        shutil.copytree(first.dbpath, second.dbpath)
+        first.start()
+        second.start()
+        with direct(first) as client:
+            code, text = refusal(client, "replSetInitiate", members.config())
+            assert code == 103 and "the directory of one was copied" in text
+            assert "setName" not in client.admin.command("hello")
+
+
+def test_a_majority_that_is_lost_is_removed_by_force(tmp_path):
+    """The primary goes on alone and has everything; without force nothing changes."""
+    with initiated(tmp_path) as (members, client):
+        first = members.at(client.primary)
+        own = members.members.index(first)
+        config = config_of(client)
+        for member in members.members:
+            if member is not first:
+                member.kill()
+        with direct(first) as alone:
+            slow = alone.db.get_collection("c", write_concern=pymongo.WriteConcern("majority", wtimeout=500))
+            with pytest.raises((WTimeoutError, AutoReconnect)):
+                slow.insert_one({"_id": 1})
+            config["members"] = [config["members"][own]]
+            assert refusal(alone, "replSetReconfig", config)[0] == 103
+            alone.admin.command("replSetReconfig", config, force=True)
+            in_sync(alone, 1)
+            until(lambda: alone.admin.command("hello")["isWritablePrimary"], LIMIT_S)
+            alone.db.c.insert_one({"_id": 2})
+            assert {-1, 2} <= {doc["_id"] for doc in alone.db.c.find()}
+            assert status(alone)["members"][0]["stateStr"] == "PRIMARY"
+
+
+def test_force_does_not_lose_what_was_acknowledged(tmp_path):
+    with initiated(tmp_path) as (members, client):
+        first = members.at(client.primary)
+        behind = next(member for member in members.members if member is not first)
+        third = next(member for member in members.members if member not in (first, behind))
+        behind.kill()
+        in_sync(client, 2)
+        client.db.c.insert_one({"_id": 1})
+        config = config_of(client)
+        third.kill()
+        first.kill()
+        behind.start()
+        with direct(behind) as alone:
+            config["members"] = [config["members"][members.members.index(behind)]]
+
+            def refused():
+                with contextlib.suppress(AutoReconnect):
+                    code, text = refusal(alone, "replSetReconfig", config, force=True)
+                    return code == 103 and "is not in sync" in text and f"127.0.0.1:{first.port}" in text
+
+            until(refused, LIMIT_S, "the refusal")
+        first.start()
+        third.start()
+        until(lambda: primary_of(members), LIMIT_S, "a primary")
+        assert client.db.c.find_one({"_id": 1}) is not None

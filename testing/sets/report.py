@@ -1,0 +1,61 @@
+"""docs/RELIABILITY.md, from the result of a run."""
+
+import collections
+import os
+import pathlib
+import statistics
+
+TEXT = """# Reliability
+
+Written by `make nemesis-report` from one run, not by hand: a set with as many members as the table says, as real processes on one machine ({where}), one fault after the other, and
+clients that work all the time. What they do and what is checked is in [testing/sets](../testing/sets/workloads.py).
+
+    {command}
+
+{date}, seed {seed}, profile {profile}, {cpus} processors shared with everything else.
+
+| measure | value |
+|---|---|
+| members | {members} |
+| acknowledged writes | {acknowledged_writes} |
+| acknowledged writes lost, doubled or out of order | {lost} |
+| operations, of which {failed} failed or have an unknown outcome | {attempts} |
+| faults survived | {count} |
+
+Time without an acknowledged insert, as two clients saw it, by fault (a kill lasts 1.5 to 4 s until the process is started again, a pause as long):
+
+| fault | times | median | longest |
+|---|---|---|---|
+{rows}
+
+{problems}
+
+`--control forget` puts all members back to an earlier copy of their directories, as disks would that had not written what they acknowledged; the same checks
+then have to report losses, or the program fails.
+"""
+
+
+def rows(faults):
+    gaps = collections.defaultdict(list)
+    for fault in faults:
+        gaps[fault["fault"]].append(fault["gap_s"])
+    for name, times in sorted(gaps.items()):
+        yield f"| {name.replace('_', ' ')} | {len(times)} | {statistics.median(times):.2f} s | {max(times):.2f} s |"
+
+
+def write(path, result):
+    problems = "".join(f"- {text}\n" for text in result["problems"])
+    where = "each in a network namespace" if result["namespaces"] else "without network namespaces, so without partitions"
+    text = TEXT.format(
+        **{key: result[key] for key in ("members", "date", "seed", "acknowledged_writes", "attempts")},
+        where=where,
+        command=f"make nemesis-report SECONDS={result['seconds']:.0f} SEED={result['seed']}",
+        cpus=os.cpu_count(),
+        profile=pathlib.Path(os.environ["ARBOR"]).parent.name,
+        lost=len(result["problems"]),
+        failed=result["attempts"] - result["operations"],
+        count=len(result["faults"]),
+        rows="\n".join(rows(result["faults"])),
+        problems=f"Problems found:\n\n{problems}" if problems else "No problem was found.",
+    )
+    path.write_text(text.replace("\n\n\n", "\n\n"))
