@@ -22,11 +22,14 @@ def direct(member, **options):
 def until(condition, limit_s=20, what="the condition"):
     deadline = time.monotonic() + limit_s
     while True:
-        with contextlib.suppress(PyMongoError):
-            value = condition()
-            if value:
-                return value
-        assert time.monotonic() < deadline, f"{what} did not come true within {limit_s} s"
+        last = None
+        try:
+            last = condition()
+            if last:
+                return last
+        except PyMongoError as error:
+            last = error
+        assert time.monotonic() < deadline, f"{what} did not come true within {limit_s} s: {last!r}"
         time.sleep(0.02)
 
 

@@ -43,14 +43,22 @@ pub struct Loads {
 struct State {
     /// Loads of this primary that the others should get. True: those that are waited for have it.
     open: BTreeMap<TreeId, bool>,
-    /// Here and durable, with the checksum as far as the tree was fetched as it was loaded.
-    own: BTreeMap<TreeId, Option<RowsChecksum>>,
+    /// Here and durable; those that were offered with what was fetched.
+    own: BTreeMap<TreeId, Option<Offered>>,
     /// Loads that are not here, by the record in the log that refers to them.
     missing: BTreeMap<Position, Vec<Load>>,
     /// G2.
     ahead: BTreeMap<TreeId, Position>,
     /// One fetch of a tree at a time.
     fetching: BTreeSet<TreeId>,
+}
+
+/// A tree as the primary had it when it was fetched, before a record that refers to it was here.
+#[derive(Clone, Copy)]
+struct Offered {
+    rows: RowsChecksum,
+    /// The state of the primary from which it was fetched. An offer may be carried out late: a record up to there may refer to it.
+    of: Position,
 }
 
 impl Loads {
@@ -122,16 +130,24 @@ impl Loads {
         }
     }
 
-    /// Errors: the tree was fetched as it was loaded, and is another one.
+    /// Takes note of a record that refers to a load which is here, before the record is applied. Errors: the tree was fetched as it was
+    /// loaded, and is another one.
     pub(crate) fn check(&self, position: Position, load: &Load) -> Result<()> {
-        let fetched = self.lock().own.get(&load.tree).copied().flatten();
-        let logged = RowsChecksum { rows: load.rows, crc: load.checksum };
-        match fetched {
-            Some(fetched) if fetched != logged => {
-                Err(Error::CorruptRecord { position, reason: "it refers to a load of other rows than were fetched" })
-            }
-            _ => Ok(()),
+        let mut state = self.lock();
+        let Some(offered) = state.own.get(&load.tree).copied().flatten() else { return Ok(()) };
+        if position <= offered.of {
+            sometimes!("txn: a load was fetched after the record that refers to it");
+            state.own.insert(load.tree, None);
+            state.ahead.insert(load.tree, offered.of);
+            return Ok(());
         }
+        if offered.rows != (RowsChecksum { rows: load.rows, crc: load.checksum }) {
+            return Err(Error::CorruptRecord {
+                position,
+                reason: "it refers to a load of other rows than were fetched",
+            });
+        }
+        Ok(())
     }
 
     /// Takes note of a record that was received.
@@ -261,9 +277,17 @@ impl Transactions {
     pub fn fetch_offered(&self, offered: &[u64], peer: &dyn Peer, is_stopped: &dyn Fn() -> bool) -> Result<usize> {
         let mut count = 0;
         for tree in offered.iter().map(|load| TreeId(*load)) {
-            let is_missing = !self.loads().lock().own.contains_key(&tree);
-            if is_missing && self.is_applied(tree)? && self.fetch_load(tree, None, peer, is_stopped)? {
-                count += 1;
+            let is_known = self.loads().lock().own.contains_key(&tree);
+            match self.rows_of(tree)? {
+                _ if is_known => {}
+                None => {}
+                // It was fetched before a restart: until a record refers to it, its rows are those of the load.
+                Some(true) => {
+                    self.checkpoint_now()?;
+                    self.loads().lock().own.insert(tree, None);
+                    count += 1;
+                }
+                Some(false) => count += usize::from(self.fetch_load(tree, None, peer, is_stopped)?),
             }
         }
         Ok(count)
@@ -277,15 +301,26 @@ impl Transactions {
             state.missing.iter().flat_map(|(at, loads)| loads.iter().map(|load| (*at, *load))).collect()
         };
         let mut count = 0;
+        let mut failed = Ok(());
         for (position, load) in missing {
-            if self.is_applied(load.tree)? && self.fetch_load(load.tree, Some(position), peer, is_stopped)? {
-                count += 1;
+            // Its record may have come while it was being fetched.
+            let fetched = match self.loads().has(&**self.engine(), &load)? {
+                true => self.checkpoint_now().map(|_| true),
+                false if self.rows_of(load.tree)?.is_none() => Ok(false),
+                false => self.fetch_load(load.tree, Some(position), peer, is_stopped),
+            };
+            match fetched {
+                Ok(came) => count += usize::from(came),
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
             }
         }
         if count > 0 {
             self.settle_missing()?;
         }
-        Ok(count)
+        failed.map(|()| count)
     }
 
     /// Forgets which loads were missing and are here by now, and applies what waited for them.
@@ -306,10 +341,11 @@ impl Transactions {
         self.path.apply_committed(&mut committed)
     }
 
-    fn is_applied(&self, tree: TreeId) -> Result<bool> {
+    /// Returns true if the tree has rows; `None`: it does not exist here.
+    fn rows_of(&self, tree: TreeId) -> Result<Option<bool>> {
         match self.engine().snapshot()?.cursor(tree) {
-            Ok(_) => Ok(true),
-            Err(arbor_engine::Error::UnknownTree(_)) => Ok(false),
+            Ok(mut cursor) => Ok(Some(cursor.first()?)),
+            Err(arbor_engine::Error::UnknownTree(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -346,7 +382,7 @@ impl Transactions {
         }
         let loaded = self.bulk_load(tree, &mut rows);
         peer.end(begun.snapshot);
-        let (checksum, error) = (rows.checksum, rows.error.take());
+        let (offered, error) = (Offered { rows: rows.checksum, of: begun.position }, rows.error.take());
         let outcome = match (error, loaded) {
             // It was dropped since: what refers to it is passed over until then.
             (Some(PeerError::NoTree(_)), _) if referred.is_some() => Ok(true),
@@ -360,7 +396,7 @@ impl Transactions {
             return outcome;
         }
         self.checkpoint_now()?;
-        self.loads().lock().own.insert(tree, referred.is_none().then_some(checksum));
+        self.loads().lock().own.insert(tree, referred.is_none().then_some(offered));
         Ok(true)
     }
 }

@@ -213,6 +213,121 @@ fn a_primary_that_stops_leading_opens_nothing() {
     assert_eq!(leader.transactions.loads().open(), []);
 }
 
+/// A peer with which something happens before a state is held, and while its rows are on the way.
+struct Meanwhile<'m> {
+    inner: Source,
+    before: &'m (dyn Fn() -> Result<(), PeerError> + Sync),
+    during: &'m (dyn Fn() + Sync),
+}
+
+impl Peer for Meanwhile<'_> {
+    fn begin(&self) -> Result<Begun, PeerError> {
+        (self.before)()?;
+        self.inner.begin()
+    }
+
+    fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
+        (self.during)();
+        self.inner.block(snapshot, tree, after)
+    }
+
+    fn end(&self, snapshot: u64) {
+        self.inner.end(snapshot);
+    }
+}
+
+/// A follower that nobody waits for, and a load of which it knows by an offer alone.
+fn offered() -> (Member, Member, Load) {
+    let (leader, follower) = (Member::leader(quick()), Member::follower(quick()));
+    let tree = leader.tree();
+    let load = fill(&leader, tree, 300);
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.set_commit_point(leader.log().appended()).unwrap();
+    (leader, follower, load)
+}
+
+/// Takes all records, acknowledges none before its loads are here, and compares.
+fn catches_up(leader: &Member, follower: &Member, load: Load) {
+    let last = leader.commit_all();
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.fetch_missing(&source(leader), &never).unwrap();
+    assert_eq!(follower.transactions.loads().missing(), None);
+    assert_eq!(follower.transactions.set_commit_point(last).unwrap(), last);
+    assert_eq!(follower.rows(load.tree), leader.rows(load.tree));
+    assert_eq!(follower.transactions.loads().unreadable_until(), None);
+}
+
+#[test]
+fn a_record_that_comes_while_its_load_is_being_fetched_waits_no_longer_than_that() {
+    let (leader, follower, load) = offered();
+    let sent = AtomicBool::new(false);
+    let during = || {
+        if sent.swap(true, SeqCst) {
+            return;
+        }
+        publish(&leader, load, || true);
+        follower.fetch(leader.log());
+        assert!(follower.transactions.loads().missing().is_some());
+    };
+    let peer = Meanwhile { inner: source(&leader), before: &|| Ok(()), during: &during };
+    assert_eq!(follower.transactions.fetch_offered(&[load.tree.0], &peer, &never).unwrap(), 1);
+    leader.begin_put(load.tree, "a", "1").unwrap().position();
+    catches_up(&leader, &follower, load);
+}
+
+#[test]
+fn an_offer_that_is_carried_out_late_brings_a_later_state() {
+    for row_after in [false, true] {
+        let (leader, follower, load) = offered();
+        let before = || {
+            publish(&leader, load, || true);
+            leader.begin_put(load.tree, "a", "1").unwrap().position();
+            leader.commit_all();
+            Ok(())
+        };
+        let peer = Meanwhile { inner: source(&leader), before: &before, during: &|| {} };
+        assert_eq!(follower.transactions.fetch_offered(&[load.tree.0], &peer, &never).unwrap(), 1);
+        if row_after {
+            leader.begin_put(load.tree, "b", "2").unwrap().position();
+        }
+        catches_up(&leader, &follower, load);
+    }
+}
+
+#[test]
+fn a_load_that_was_fetched_before_a_restart_is_reported_again() {
+    let (leader, follower, load) = offered();
+    let fetch = |own: &Member| own.transactions.fetch_offered(&[load.tree.0], &source(&leader), &never).unwrap();
+    assert_eq!(fetch(&follower), 1);
+    let (disk, engine) = (follower.disk.crash(1), follower.engine.crash());
+    let again = Member::open(Opening::Follower, disk, engine, quick()).unwrap();
+    assert_eq!((again.transactions.loads().own(), fetch(&again)), (vec![], 1));
+    assert_eq!(again.transactions.loads().own(), [load.tree.0]);
+    publish(&leader, load, || true);
+    catches_up(&leader, &again, load);
+}
+
+#[test]
+fn a_fetch_that_fails_keeps_what_came_before() {
+    let (leader, follower) = (Member::leader(quick()), Member::follower(quick()));
+    let trees = [leader.tree(), leader.tree()];
+    let loads = trees.map(|tree| fill(&leader, tree, 10));
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.set_commit_point(leader.log().appended()).unwrap();
+    for load in loads {
+        publish(&leader, load, || true);
+    }
+    follower.fetch(leader.log());
+    let begun = AtomicBool::new(false);
+    let before = || if begun.swap(true, SeqCst) { Err(PeerError::Expired) } else { Ok(()) };
+    let peer = Meanwhile { inner: source(&leader), before: &before, during: &|| {} };
+    assert!(follower.transactions.fetch_missing(&peer, &never).is_err());
+    catches_up(&leader, &follower, loads[0]);
+}
+
 /// A peer that damages blocks, and loses the snapshot.
 struct Bad {
     inner: Source,
