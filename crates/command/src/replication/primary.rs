@@ -95,9 +95,7 @@ impl Commands {
         // what the one before knew is in rows
         self.attempt(self.begin_sharding());
         let election = Election { at_ms: now_ms(), time: self.database.transactions.time() };
-        let before = replication.set_role(Role::Primary, Some(election), None);
-        self.log_role(before, Role::Primary);
-        self.role_changed();
+        self.change_role(replication, Role::Primary, Some(election), None);
     }
 
     pub(crate) fn note(&self, says: &DocBuf) {
@@ -120,10 +118,8 @@ impl Commands {
 
     /// Steps down for a period.
     pub(crate) fn step_down(&self, replication: &Replication, time: Duration) {
-        let before = replication.set_role(Role::Secondary, None, Some(Instant::now()));
+        self.change_role(replication, Role::Secondary, None, Some(Instant::now()));
         replication.freeze(time);
-        self.log_role(before, Role::Secondary);
-        self.role_changed();
     }
 
     /// Upkeep of the primary of several, about every second: a no-op when nothing was written for a while, so that times advance on an
@@ -151,8 +147,17 @@ impl Commands {
         self.become_primary(replication);
     }
 
-    pub(super) fn log_role(&self, before: Role, after: Role) {
-        let attributes = DocBuf::new().with("newState", after.code().1).with("oldState", before.code().1);
+    /// Takes a role and wakes the clients that wait for a change of the topology.
+    pub(super) fn change_role(
+        &self,
+        replication: &Replication,
+        role: Role,
+        election: Option<Election>,
+        stepped_down_until: Option<Instant>,
+    ) {
+        let before = self.topology.change(|| replication.set_role(role, election, stepped_down_until));
+        self.host.topology_changed();
+        let attributes = DocBuf::new().with("newState", role.code().1).with("oldState", before.code().1);
         self.log.info(events::ROLE_CHANGED, "ReplCoord", attributes);
     }
 

@@ -418,7 +418,7 @@ impl Commands {
             }
             Replaced::Unknown => return Err(failed(&"it did not answer; try again")),
         };
-        replication.set_role(Role::Secondary, None, None);
+        self.change_role(replication, Role::Secondary, None, None);
         self.follow_from_now()?;
         self.begin_several(replication, (version, agreement))
     }
@@ -464,21 +464,18 @@ impl Commands {
             return;
         }
         let election = Election { at_ms: now_ms(), time: self.database.transactions.time() };
-        let before = replication.set_role(Role::Primary, Some(election), None);
-        self.log_role(before, Role::Primary);
-        self.role_changed();
+        self.change_role(replication, Role::Primary, Some(election), None);
         self.note(&DocBuf::new().with("msg", "new primary"));
     }
 
     /// Clients no longer write here: what writes is interrupted, open transactions end.
     fn retire_several(&self, replication: &Replication) {
-        replication.set_role(Role::Secondary, None, None);
+        // First: errors of what is interrupted have the topology version of the new role.
+        self.change_role(replication, Role::Secondary, None, None);
         self.operations.kill_kinds(KILLED_KINDS);
         self.database.store.break_off_builds();
         // Another member changes the rows of sessions from now on.
         self.sessions.forget_terms();
-        self.log_role(Role::Primary, Role::Secondary);
-        self.role_changed();
     }
 }
 
