@@ -19,28 +19,29 @@ from mongosh import run_mongosh
 class Member(Arbor):
     """The only member of a set, initiated at its start."""
 
-    def __init__(self, directory, name, role):
-        super().__init__(directory / name, ["--replSet", name, role])
+    def __init__(self, directory, name, role, flags=()):
+        super().__init__(directory / name, ["--replSet", name, role, *flags])
         self.name = name
 
     @property
     def hosts(self):
         return f"{self.name}/127.0.0.1:{self.port}"
 
-    def client(self):
-        return pymongo.MongoClient("127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=10_000)
+    def client(self, **options):
+        return pymongo.MongoClient(
+            "127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=10_000, **options)
 
-    def initiate(self):
-        with self.client() as client:
+    def initiate(self, **options):
+        with self.client(**options) as client:
             member = {"_id": 0, "host": f"127.0.0.1:{self.port}"}
             client.admin.command("replSetInitiate", {"_id": self.name, "members": [member]})
 
 
 class Router:
-    def __init__(self, directory, config):
+    def __init__(self, directory, config, flags=()):
         self.port = free_port()
         self.log_path = directory / f"router-{self.port}.log"
-        command = [os.environ["ARBOR"], "route", "--configdb", config.hosts, "--port", str(self.port)]
+        command = [os.environ["ARBOR"], "route", "--configdb", config.hosts, "--port", str(self.port), *flags]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
@@ -62,8 +63,8 @@ class Router:
     def uri(self):
         return f"mongodb://127.0.0.1:{self.port}/"
 
-    def client(self):
-        return pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=10_000)
+    def client(self, **options):
+        return pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=10_000, **options)
 
 
 class Cluster:

@@ -117,6 +117,10 @@ impl Host for Process {
         self.stop.now();
     }
 
+    fn has_left(&self, connection: u64) -> bool {
+        self.stop.has_left(connection)
+    }
+
     fn topology_changed(&self) {
         self.bell.ring();
     }

@@ -33,11 +33,13 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     let Some(config_db) = &settings.config_db else {
         return refused("error: no args for --configdb");
     };
-    if let Err(reason) = arbor_router::Router::new(config_db, String::new()) {
+    if let Err(reason) = arbor_router::check_config_db(config_db) {
         return refused(&format!("configdb: {reason}"));
     }
-    if settings.has_access_control() {
-        return refused("a router with access control is not in this build yet; refusing to start open");
+    if settings.auth && settings.key_file.is_none() && !settings.cluster_auth.sends_certificate() {
+        return refused(
+            "a router with access control logs in to the shards: --keyFile or --clusterAuthMode x509 is missing",
+        );
     }
     if settings.replica_set.is_some() || settings.is_shard || settings.is_config_server {
         return refused("a router is not a member of a replica set");

@@ -41,11 +41,13 @@ pub(crate) fn keys(path: &Path) -> Result<Keys, String> {
     keys.map_err(|reason| format!("security.keyFile {}: {reason}", path.display()))
 }
 
-/// Returns what this server shows to other members. Errors: a file of it cannot be read.
+/// Returns what this server shows to other members of its set, or a router to those of the cluster. Errors: a file of it cannot be read.
 pub(crate) fn credentials(settings: &Settings) -> Result<Credentials, String> {
-    if settings.replica_set.is_none() {
-        return Ok(Credentials::default());
-    }
+    let app_name = match (&settings.config_db, &settings.replica_set) {
+        (Some(_), _) => "arbor route",
+        (None, Some(_)) => "arbor member",
+        (None, None) => return Ok(Credentials::default()),
+    };
     let tls = &settings.tls;
     let encrypts = matches!(tls.mode, TlsMode::Preferred | TlsMode::Required);
     let options = arbor_client::TlsOptions {
@@ -60,7 +62,7 @@ pub(crate) fn credentials(settings: &Settings) -> Result<Credentials, String> {
         None => Vec::new(),
     };
     let options = arbor_client::Options {
-        app_name: "arbor member".to_owned(),
+        app_name: app_name.to_owned(),
         by_certificate,
         tls: encrypts.then(|| arbor_client::Tls::new(options)).transpose()?,
         ..arbor_client::Options::default()

@@ -17,6 +17,7 @@ use arbor_member::Dialer;
 use arbor_protocol::log::{Log, events};
 use arbor_query::Database;
 use arbor_repl::{OwnAddress, Replication};
+use arbor_router::Connect;
 use arbor_server::{Limits, Listeners, Server, Signal, Stop, UnixSocket};
 use arbor_store::UnfinishedBuild;
 
@@ -121,11 +122,11 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     log_recovery(log, &storage);
     warn_of_unavailable(log, &storage);
 
+    let router = open_router(&settings, &listeners, &dialer)?;
     let host = Process { metrics, stop: stop.clone(), bell, tls, settings: settings.clone(), dialer };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
     let commands = Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host));
     let commands = commands.with_replication(replication).with_membership(membership).with_accounts(accounts);
-    let router = open_router(&settings, &listeners)?;
     let commands = commands.as_shard(settings.is_shard).as_config_server(settings.is_config_server).with_router(router);
     let commands = Arc::new(commands.with_audit(audit.clone()));
     set_storage_parameters(&commands, log)?;
@@ -255,10 +256,17 @@ fn open_replication(settings: &Settings, listeners: &Listeners, log: &Log) -> Re
 }
 
 /// The router to the shards of a cluster, if this is to be one.
-fn open_router(settings: &Settings, listeners: &Listeners) -> Result<Option<Arc<dyn arbor_command::Router>>, Failure> {
+fn open_router(
+    settings: &Settings,
+    listeners: &Listeners,
+    dialer: &Dialer,
+) -> Result<Option<Arc<dyn arbor_command::Router>>, Failure> {
     let Some(config_db) = &settings.config_db else { return Ok(None) };
     let address = format!("{}:{}", arbor_protocol::process::host_name(), port_of(settings, listeners));
-    let router = arbor_router::Router::new(config_db, address).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
+    let dialer = dialer.clone();
+    let connect: Connect = Arc::new(move |host, timeout| dialer.connect(host, timeout));
+    let router =
+        arbor_router::Router::new(config_db, address, connect).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
     Ok(Some(Arc::new(router)))
 }
 

@@ -101,7 +101,7 @@ impl<'c> Call<'c> {
             transaction: self.session.and_then(InSession::transaction),
             no_timeout: false,
             owner: self.connection.owner(),
-            user: self.connection.login.user.as_ref().map(|user| user.digest),
+            user: self.connection.user(),
         }
     }
 

@@ -32,6 +32,9 @@ use crate::usage::Usages;
 use crate::write_block::WriteBlock;
 use crate::{Connection, Error, Parameters, Result, Router};
 
+/// Operations that run for this long are looked at: their clients may have left.
+const ABANDONED_AGE: Duration = Duration::from_secs(1);
+
 /// Startup options that commands report.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -67,6 +70,10 @@ pub trait Host: Send + Sync {
     }
     /// Begins the clean shutdown; returns at once.
     fn shut_down(&self);
+    /// Returns true if the client of a connection has closed it.
+    fn has_left(&self, _connection: u64) -> bool {
+        false
+    }
     /// Wakes the clients that wait for news of this server's role.
     fn topology_changed(&self);
     /// Bytes that the allocator counts, by names of its own: `allocated`, `active`, `resident`, `mapped`, `retained`.
@@ -286,11 +293,19 @@ impl Commands {
         self.replication.as_ref().is_some_and(|replication| replication.is_primary())
     }
 
+    /// Reads users and roles again before the next request of each connection.
+    pub fn accounts_changed(&self) {
+        self.accounts.changed();
+    }
+
     /// Closes forgotten cursors, transactions and sessions. To be called about every second.
     pub fn tick(&self) {
         let now = Instant::now();
         let idle = self.parameters.int("cursorTimeoutMillis").unwrap_or(600_000).max(0) as u64;
         self.database.cursors.reap(now, Duration::from_millis(idle));
+        if self.operations.kill_abandoned(ABANDONED_AGE, |connection| self.host.has_left(connection)) > 0 {
+            self.database.feed.wake_all();
+        }
         self.log_space();
         self.resume_primary();
         self.tend_several(now);
@@ -299,6 +314,8 @@ impl Commands {
         self.trees.expire(HELD_IDLE);
         self.reload_settings();
         if let Some(router) = &self.router {
+            let seconds = self.parameters.int("userCacheInvalidationIntervalSecs").unwrap_or(30).clamp(1, 86_400);
+            self.accounts.begin_interval(self.started.elapsed().as_secs() / seconds as u64);
             router.tick();
         }
     }

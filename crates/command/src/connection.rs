@@ -6,7 +6,7 @@ use std::time::Instant;
 use arbor_base::memory::Reservation;
 use arbor_bson::DocBuf;
 use arbor_protocol::CommandInfo;
-use arbor_protocol::operation::Slot;
+use arbor_protocol::operation::{Slot, User};
 use arbor_protocol::request::Numbered;
 use arbor_protocol::transport::Peer;
 use arbor_query::feed::Woken;
@@ -24,6 +24,8 @@ pub struct Connection {
     pub(crate) name: String,
     pub(crate) slot: Arc<Slot>,
     pub(crate) login: Login,
+    /// The user for whom a member of the cluster sends the request that runs.
+    pub(crate) on_behalf: Option<User>,
     /// `hello` has sent the client's metadata.
     pub(crate) described: bool,
     pub(crate) scratch: Scratch,
@@ -104,6 +106,7 @@ impl Connection {
             name,
             slot,
             login: Login::default(),
+            on_behalf: None,
             described: false,
             scratch: Scratch::default(),
             reply_id: 0,
@@ -125,11 +128,17 @@ impl Connection {
         self.news.take()
     }
 
+    /// Returns the digest of the user to whom cursors, sessions and operations of the request belong.
+    pub(crate) fn user(&self) -> Option<[u8; 32]> {
+        let own = self.login.user.as_ref().map(|user| user.digest);
+        self.on_behalf.as_ref().map(|(digest, _)| *digest).or(own)
+    }
+
     /// Returns the owner of the cursors and transactions that the connection opens, for their shares: its user, or the connection
     /// itself before a login. A user gets no larger share by more connections.
     pub(crate) fn owner(&self) -> u64 {
         const USERS: u64 = 1 << 63;
-        let digest = self.login.user.as_ref().and_then(|user| user.digest.first_chunk::<8>().copied());
+        let digest = self.user().and_then(|digest| digest.first_chunk::<8>().copied());
         digest.map_or(self.peer.connection, |digest| u64::from_le_bytes(digest) | USERS)
     }
 

@@ -19,6 +19,7 @@ use arbor_query::{Interrupt, LastCommit, summary};
 use arbor_store::Namespace;
 use arbor_txn::Patience;
 use arbor_wire::{Form, ReplyTo, Sequence};
+use uuid::Uuid;
 
 use crate::call::{Call, Plan};
 use crate::cmd::crud::get_more;
@@ -125,6 +126,9 @@ impl Commands {
             body: shown.body,
             session: generic.session,
             limit,
+            on_behalf: connection.on_behalf.clone(),
+            key: operation_key(request.body),
+            ends_with_client: info.class == Class::Read || info.kind == Kind::GetMore,
             again: request.waited_until.is_some(),
         });
         let interrupt = Interrupt::new(deadline, killed);
@@ -477,6 +481,13 @@ pub(crate) struct Done {
     pub streams: bool,
     /// There is no reply yet.
     pub wait_until: Option<Instant>,
+}
+
+fn operation_key(body: Doc<'_>) -> Option<Uuid> {
+    match body.get("clientOperationKey") {
+        Some(ValueRef::Binary { bytes, .. }) => Uuid::from_slice(bytes).ok(),
+        _ => None,
+    }
 }
 
 pub(crate) fn kind_name(kind: Kind) -> &'static str {

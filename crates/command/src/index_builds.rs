@@ -77,6 +77,9 @@ impl Commands {
             body: body.as_doc(),
             session: None,
             limit: None,
+            on_behalf: None,
+            key: None,
+            ends_with_client: false,
             again: false,
         };
         let Begun { deadline, killed } = slot.begin(begin);

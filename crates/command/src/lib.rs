@@ -61,7 +61,7 @@ mod usage;
 mod watcher;
 mod write_block;
 
-pub use access::{Accounts, ClusterAuth, Keys};
+pub use access::{Accounts, ClusterAuth, Identity, Keys};
 pub use audit::{Audit, AuditOptions};
 pub use commands::{Commands, Host, Options};
 pub use connection::Connection;

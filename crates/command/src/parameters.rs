@@ -84,6 +84,7 @@ static ROWS: &[Row] = &[
     row("transactionLifetimeLimitSeconds", Kind::Int, Use::Runtime, "60"),
     row("ttlMonitorEnabled", Kind::Bool, Use::Runtime, "true"),
     row("ttlMonitorSleepSecs", Kind::Int, Use::Runtime, "60"),
+    row("userCacheInvalidationIntervalSecs", Kind::Int, Use::Runtime, "30"),
     row("wiredTigerConcurrentReadTransactions", Kind::Int, Use::NoEffect, "128"),
     row("wiredTigerConcurrentWriteTransactions", Kind::Int, Use::NoEffect, "128"),
     row("writePeriodicNoops", Kind::Bool, Use::Startup, "true"),

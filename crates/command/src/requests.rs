@@ -42,6 +42,8 @@ impl Commands {
         match connection.idle_cursor {
             // Reads may wait for what other members have.
             _ if follows() => Place::Blocking,
+            // its answers, and the users, come from other servers
+            _ if self.router.is_some() => Place::Blocking,
             _ if self.parameters.test_commands() || self.reads_may_wait() || self.profiler.is_active() => {
                 Place::Blocking
             }

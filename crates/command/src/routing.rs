@@ -6,6 +6,7 @@ use arbor_protocol::generic::Generic;
 use arbor_query::{Cursor, Interrupt};
 use arbor_wire::Sequence;
 
+use crate::access::Identity;
 use crate::call::Call;
 use crate::cmd::shared::cursor_reply::{First, answer_first};
 use crate::{Commands, Error, Result};
@@ -17,6 +18,8 @@ pub struct Routed<'c> {
     pub body: Doc<'c>,
     pub sequences: &'c [Sequence<'c>],
     pub generic: &'c Generic<'c>,
+    /// None: there is no access control, or nobody is logged in.
+    pub user: Option<&'c Identity>,
     pub interrupt: &'c Interrupt,
 }
 
@@ -42,19 +45,26 @@ pub trait Router: Send + Sync {
     /// Answers one request. May block, as long as the interrupt is not raised.
     fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer>;
 
+    /// Reads documents of users or roles (`system.users`, `system.roles`) of the cluster.
+    fn accounts(&self, collection: &str, filter: Doc<'_>, limit: Option<u64>) -> Result<Vec<DocBuf>>;
+
+    /// Runs a command of the database `admin` on all shards and the config servers.
+    fn broadcast(&self, command: &DocBuf, interrupt: &Interrupt) -> Result<()>;
+
     /// To be called about every second.
     fn tick(&self) {}
 }
 
 /// Runs a command on the router; false: the server is to run it.
 pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool> {
-    let interrupt = call.interrupt.clone();
+    let (interrupt, user) = (call.interrupt.clone(), call.connection.login.user.clone());
     let routed = Routed {
         info: call.info,
         db: call.db,
         body: call.body,
         sequences: call.sequences,
         generic: &call.generic,
+        user: user.as_deref(),
         interrupt: &interrupt,
     };
     match interrupt.guard(|| router.run(call.server, &routed))? {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::work;
-use arbor_bson::{Doc, DocBuf, SessionId, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, SessionId, ValueRef};
 use parking_lot::{Mutex, MutexGuard};
+use uuid::Uuid;
 
 use crate::log::{iso8601, now_ms};
 
@@ -30,6 +31,9 @@ pub struct Slot {
     about: Mutex<About>,
 }
 
+/// Digest and name of a user.
+pub type User = ([u8; 32], DocBuf);
+
 #[derive(Clone, Default)]
 pub struct About {
     /// Name of an internal thread, which has no client.
@@ -37,8 +41,8 @@ pub struct About {
     pub remote: String,
     pub app_name: Option<String>,
     pub client: Option<DocBuf>,
-    /// Digest and name of the user who is logged in.
-    pub user: Option<([u8; 32], DocBuf)>,
+    /// The user who is logged in.
+    pub user: Option<User>,
 }
 
 struct Operation {
@@ -49,6 +53,9 @@ struct Operation {
     namespace: String,
     command: Vec<u8>,
     session: Option<SessionId>,
+    on_behalf: Option<User>,
+    key: Option<Uuid>,
+    ends_with_client: bool,
     killed: Arc<AtomicBool>,
     progress: Option<Progress>,
 }
@@ -76,6 +83,12 @@ pub struct Begin<'a> {
     pub body: Doc<'a>,
     pub session: Option<SessionId>,
     pub limit: Option<Duration>,
+    /// The user for whom a member of the cluster asks.
+    pub on_behalf: Option<User>,
+    /// A name by which its sender may end it.
+    pub key: Option<Uuid>,
+    /// It is of no use to anybody once its client has left.
+    pub ends_with_client: bool,
     /// It is the one that the slot holds, which has waited.
     pub again: bool,
 }
@@ -100,6 +113,9 @@ impl Operations {
             namespace: String::new(),
             command: Vec::new(),
             session: None,
+            on_behalf: None,
+            key: None,
+            ends_with_client: false,
             killed: Arc::default(),
             progress: None,
         };
@@ -131,6 +147,20 @@ impl Operations {
 
     pub fn kill_session(&self, session: SessionId) -> usize {
         self.kill_where(|running| running.session == Some(session))
+    }
+
+    /// Kills the operations of these keys.
+    pub fn kill_keys(&self, keys: &[Uuid]) -> usize {
+        self.kill_where(|running| running.key.is_some_and(|key| keys.contains(&key)))
+    }
+
+    /// Kills the operations that nobody waits for: those that have run for a time, end with their clients, and whose clients
+    /// `has_left` says yes to.
+    pub fn kill_abandoned(&self, age: Duration, has_left: impl Fn(u64) -> bool) -> usize {
+        let is_candidate = |running: &Operation| running.ends_with_client && running.begun.elapsed() >= age;
+        let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
+        let left = slots.iter().filter(|slot| slot.runs(is_candidate) && has_left(slot.connection));
+        left.filter(|slot| slot.kill_if(is_candidate)).count()
     }
 
     /// Stops all that runs, for the shutdown.
@@ -194,6 +224,9 @@ impl Slot {
         operation.begun = now;
         operation.kind = begin.kind;
         operation.session = begin.session;
+        operation.on_behalf = begin.on_behalf;
+        operation.key = begin.key;
+        operation.ends_with_client = begin.ends_with_client;
         operation.progress = None;
         operation.keep(begin.db, begin.body);
         if operation.killed.load(Ordering::Relaxed) {
@@ -211,7 +244,16 @@ impl Slot {
         killed
     }
 
+    fn runs(&self, chosen: impl Fn(&Operation) -> bool) -> bool {
+        let operation = self.operation.lock();
+        operation.running && chosen(&operation)
+    }
+
     fn is_of(&self, user: [u8; 32]) -> bool {
+        let on_behalf = self.operation.lock().on_behalf.as_ref().map(|(digest, _)| *digest);
+        if let Some(digest) = on_behalf {
+            return digest == user;
+        }
         self.about.lock().user.as_ref().is_some_and(|(digest, _)| *digest == user)
     }
 
@@ -242,11 +284,11 @@ impl Slot {
     /// Whose connection it is.
     pub fn describe_client(&self) -> DocBuf {
         let mut doc = DocBuf::new();
-        self.append_client(&mut doc, Some("inactive transaction"));
+        self.append_client(&mut doc, Some("inactive transaction"), None);
         doc
     }
 
-    fn append_client(&self, doc: &mut DocBuf, does: Option<&str>) {
+    fn append_client(&self, doc: &mut DocBuf, does: Option<&str>, on_behalf: Option<&User>) {
         let about = self.about.lock();
         match &about.name {
             Some(name) => drop(doc.append("desc", name)),
@@ -259,8 +301,12 @@ impl Slot {
         if let Some(name) = &about.app_name {
             doc.append("appName", name);
         }
-        if let Some((_, user)) = &about.user {
-            doc.append("effectiveUsers", &[user].into_iter().collect::<arbor_bson::ArrayBuf>());
+        let of_one = |(_, user): &User| [user].into_iter().collect::<ArrayBuf>();
+        if let Some(user) = on_behalf.or(about.user.as_ref()) {
+            doc.append("effectiveUsers", &of_one(user));
+        }
+        if let Some(user) = about.user.as_ref().filter(|_| on_behalf.is_some()) {
+            doc.append("runBy", &of_one(user));
         }
         if let Some(client) = &about.client {
             doc.append("clientMetadata", client);
@@ -273,7 +319,7 @@ impl Slot {
             return None;
         }
         let mut doc = DocBuf::new().with("type", "op").with("host", host);
-        self.append_client(&mut doc, None);
+        self.append_client(&mut doc, None, operation.on_behalf.as_ref());
         doc.append("active", operation.running);
         doc.append("currentOpTime", &*iso8601(now_ms()));
         if operation.running {
@@ -343,6 +389,7 @@ impl Progress {
 mod tests {
     use super::*;
 
+    const KEY: Uuid = Uuid::from_u128(9);
     const SESSION: SessionId = SessionId { id: uuid::Uuid::from_u128(7), user: [7; 32] };
 
     fn begin(slot: &Slot, body: &DocBuf) -> Arc<AtomicBool> {
@@ -352,6 +399,9 @@ mod tests {
             body: body.as_doc(),
             session: Some(SESSION),
             limit: None,
+            on_behalf: None,
+            key: Some(KEY),
+            ends_with_client: true,
             again: false,
         })
         .killed
@@ -381,6 +431,14 @@ mod tests {
         let next = begin(&slot, &DocBuf::new().with("find", "c"));
         assert!(!next.load(Ordering::Relaxed), "the next operation is another one");
         assert_eq!(operations.kill_session(SESSION), 1);
+        let keyed = begin(&slot, &DocBuf::new().with("find", "c"));
+        assert_eq!((operations.kill_keys(&[Uuid::nil()]), operations.kill_keys(&[KEY])), (0, 1));
+        assert!(keyed.load(Ordering::Relaxed));
+        let left = begin(&slot, &DocBuf::new().with("find", "c"));
+        assert_eq!(operations.kill_abandoned(Duration::from_secs(3600), |_| true), 0);
+        assert_eq!(operations.kill_abandoned(Duration::ZERO, |connection| connection != 3), 0);
+        assert_eq!(operations.kill_abandoned(Duration::ZERO, |connection| connection == 3), 1);
+        assert!(left.load(Ordering::Relaxed));
         operations.close(3);
         assert_eq!(operations.list("h", true).len(), 0);
     }

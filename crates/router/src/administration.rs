@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
-use arbor_command::{Answer, Error, Result, RoutedCursor};
-use arbor_query::{AggregateSpec, Interrupt, Scope};
-use arbor_store::Namespace;
-use arbor_txn::Durability;
+use arbor_command::{Answer, Error, Result};
+use arbor_query::Interrupt;
 
 use crate::catalog::{Routing, new_version, now};
 use crate::shard::Shard;
@@ -213,7 +211,7 @@ impl<'r> Request<'r> {
         if matches!(name, "config" | "admin" | "local") {
             return Err(Error::bad_value(format!("a shard cannot have the name '{name}'")));
         }
-        let shard = Shard::new(name, hosts).map_err(Error::failed_to_parse)?;
+        let shard = self.catalog().new_shard(name, hosts).map_err(Error::failed_to_parse)?;
         let _guard = self.lock("config.shards")?;
         let existing = self.catalog().refresh_shards(interrupt)?;
         let refused = |text: String| Err(Error::new(Code::OPERATION_FAILED, text));
@@ -520,21 +518,7 @@ impl<'r> Request<'r> {
             }
             documents.push(DocBuf::new().with("ns", namespace.as_str()).with("shards", &of_shards));
         }
-        let rest: ArrayBuf = stages.iter().skip(1).collect();
-        let spec = AggregateSpec {
-            namespace: Namespace::new("admin", "$cmd.aggregate")?,
-            collectionless: true,
-            pipeline: rest.as_array(),
-            hint: None,
-            collation: None,
-            let_variables: None,
-            durability: Durability::Applied,
-            allow_disk_use: true,
-            bypass_validation: false,
-        };
-        let scope = Scope::of(&self.server.database);
-        let cursor = arbor_query::aggregate_documents(&scope, &spec, documents, interrupt)?;
-        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false }))
+        self.over_documents(documents, stages)
     }
 }
 

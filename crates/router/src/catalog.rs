@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::fields;
-use crate::shard::Shard;
+use crate::shard::{Connect, Shard};
 use crate::table::{self, Table};
 
 /// Views upon views.
@@ -22,6 +22,7 @@ const COLLECTIONS_MAX: usize = 100_000;
 
 pub(crate) struct Catalog {
     pub config: Arc<Shard>,
+    connect: Connect,
     known: Mutex<Known>,
     /// Databases with sharded collections: what was found, and when.
     recent: Mutex<HashMap<String, (bool, Instant)>>,
@@ -69,8 +70,20 @@ pub(crate) enum Routing {
 }
 
 impl Catalog {
-    pub(crate) fn new(config: Shard) -> Catalog {
-        Catalog { config: Arc::new(config), known: Mutex::default(), recent: Mutex::default(), views: Mutex::default() }
+    /// `config_db` is `set/host:port,...` of the config servers. Errors: it is not of that form.
+    pub(crate) fn new(config_db: &str, connect: Connect) -> std::result::Result<Catalog, String> {
+        Ok(Catalog {
+            config: Arc::new(Shard::new("config", config_db, connect.clone())?),
+            connect,
+            known: Mutex::default(),
+            recent: Mutex::default(),
+            views: Mutex::default(),
+        })
+    }
+
+    /// Returns a shard that the cluster may not have yet.
+    pub(crate) fn new_shard(&self, name: &str, hosts: &str) -> std::result::Result<Shard, String> {
+        Shard::new(name, hosts, self.connect.clone())
     }
 
     /// Reads all documents of a collection of the config servers.
@@ -95,14 +108,23 @@ impl Catalog {
         filter: &DocBuf,
         sort: &str,
         interrupt: &Interrupt,
+        take: impl FnMut(Doc<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let find = DocBuf::new().with("find", collection).with("filter", filter);
+        self.each_of("config", find.with("sort", &DocBuf::new().with(sort, 1i32)), interrupt, take)
+    }
+
+    /// Reads the documents of a `find` on the config servers.
+    fn each_of(
+        &self,
+        db: &str,
+        find: DocBuf,
+        interrupt: &Interrupt,
         mut take: impl FnMut(Doc<'_>) -> Result<()>,
     ) -> Result<()> {
-        let find = DocBuf::new()
-            .with("find", collection)
-            .with("filter", filter)
-            .with("sort", &DocBuf::new().with(sort, 1i32))
-            .with("readConcern", &DocBuf::new().with("level", "majority"));
-        let mut reply = self.config.call("config", &find, interrupt)?;
+        let collection = fields::string(find.as_doc(), "find").unwrap_or_default().to_owned();
+        let find = find.with("readConcern", &DocBuf::new().with("level", "majority"));
+        let mut reply = self.config.call(db, &find, interrupt)?;
         loop {
             let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
                 return Err(Error::new(Code::INTERNAL_ERROR, "the config servers sent a reply without a cursor"));
@@ -117,9 +139,29 @@ impl Catalog {
             if id == 0 {
                 return Ok(());
             }
-            let more = DocBuf::new().with("getMore", id).with("collection", collection);
-            reply = self.config.call("config", &more, interrupt)?;
+            let more = DocBuf::new().with("getMore", id).with("collection", collection.as_str());
+            reply = self.config.call(db, &more, interrupt)?;
         }
+    }
+
+    /// Reads users or roles.
+    pub(crate) fn accounts(
+        &self,
+        collection: &str,
+        filter: Doc<'_>,
+        limit: Option<u64>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<DocBuf>> {
+        let mut find = DocBuf::new().with("find", collection).with("filter", filter);
+        if let Some(limit) = limit {
+            find.append("limit", limit as i64);
+        }
+        let mut documents = Vec::new();
+        self.each_of("admin", find, interrupt, |doc| {
+            documents.push(doc.to_buf());
+            Ok(())
+        })?;
+        Ok(documents)
     }
 
     pub(crate) fn read_one(&self, collection: &str, id: ValueRef<'_>, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
@@ -178,7 +220,7 @@ impl Catalog {
             let same = known.shards.get(name).filter(|shard| hosts.starts_with(&format!("{}/", shard.set))).cloned();
             let shard = match same {
                 Some(shard) => shard,
-                None => Arc::new(Shard::new(name, hosts).map_err(|text| Error::new(Code::INTERNAL_ERROR, text))?),
+                None => Arc::new(self.new_shard(name, hosts).map_err(|text| Error::new(Code::INTERNAL_ERROR, text))?),
             };
             shards.insert(name.to_owned(), shard);
         }

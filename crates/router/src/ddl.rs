@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arbor_auth::{Action, Target};
 use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 
@@ -207,9 +208,16 @@ impl Request<'_> {
     }
 
     pub(crate) fn list_databases(&self) -> Result<Answer> {
+        let authorized =
+            self.body().get("authorizedDatabases").map(|_| fields::is_true(self.body(), "authorizedDatabases"));
+        let all = self.permits(Target::Cluster, Action::ListDatabases);
+        if !all && authorized == Some(false) {
+            return Err(Error::new(Code::UNAUTHORIZED, "not authorized on the cluster to execute listDatabases"));
+        }
+        let all = all && authorized != Some(true);
         let names_only = fields::is_true(self.body(), "nameOnly");
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        let command = fields::without(self.plain().as_doc(), &["nameOnly"]);
+        let command = fields::without(self.plain().as_doc(), &["nameOnly", "authorizedDatabases"]);
         let config = self.catalog().config.clone();
         let mut commands: Vec<(Arc<Shard>, DocBuf)> =
             shards.iter().map(|shard| (shard.clone(), command.clone())).collect();
@@ -221,7 +229,7 @@ impl Request<'_> {
             for value in fields::array(reply.as_doc(), "databases").iter().flat_map(|all| all.iter()) {
                 let ValueRef::Document(database) = value else { continue };
                 let Some(name) = fields::string(database, "name") else { continue };
-                if name == "local" || matches!(name, "admin" | "config") != is_config {
+                if name == "local" || matches!(name, "admin" | "config") != is_config || !(all || self.reaches(name)) {
                     continue;
                 }
                 let size = fields::int(database, "sizeOnDisk");

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arbor_auth::{Action, Target};
 use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_command::{Answer, Commands, Error, Result, Routed};
 
 use crate::catalog::{Routing, versioned};
 use crate::shard::Shard;
-use crate::transactions::cursor_of_get_more;
-use crate::{Request, Router, fields, is_stale};
+use crate::transactions::{Pinned, cursor_of_get_more};
+use crate::{Request, Router, fields, is_stale, on_behalf};
 
 /// Commands about the server itself.
 const LOCAL: &[&str] = &[
@@ -19,7 +20,6 @@ const LOCAL: &[&str] = &[
     "configureFailPoint",
     "connPoolStats",
     "connectionStatus",
-    "currentOp",
     "endSessions",
     "features",
     "getCmdLineOpts",
@@ -30,11 +30,11 @@ const LOCAL: &[&str] = &[
     "getnonce",
     "hello",
     "hostInfo",
+    "invalidateUserCache",
     "isMaster",
     "ismaster",
     "killAllSessions",
     "killAllSessionsByPattern",
-    "killOp",
     "killSessions",
     "listCommands",
     "logRotate",
@@ -87,7 +87,6 @@ const OF_CONFIG: &[&str] = &[
     "grantPrivilegesToRole",
     "grantRolesToRole",
     "grantRolesToUser",
-    "invalidateUserCache",
     "revokePrivilegesFromRole",
     "revokeRolesFromRole",
     "revokeRolesFromUser",
@@ -107,8 +106,10 @@ impl Router {
         if LOCAL.contains(&name) || routed.db == "local" {
             return Ok(Answer::Local);
         }
-        let request = Request { router: self, server, routed };
-        let answer = request.answer(name);
+        let named = on_behalf::named(routed);
+        let named = named.as_ref().map(|body| Routed { body: body.as_doc(), ..*routed });
+        let routed = named.as_ref().unwrap_or(routed);
+        let answer = Request { router: self, server, routed }.answer(name);
         if let Err(error) = &answer
             && is_stale(error)
         {
@@ -141,10 +142,16 @@ impl Request<'_> {
                 let host = arbor_protocol::process::host_name();
                 Ok(Answer::Reply(DocBuf::new().with("isdbgrid", 1i32).with("hostname", host.as_str())))
             }
+            "currentOp" => self.current_op(),
+            "killOp" => self.kill_op(),
+            "listCollections" => self.list_collections(),
             _ if FORWARDED.contains(&name) => self.forward(false),
             _ if OF_CONFIG.contains(&name) => {
                 let config = self.catalog().config.clone();
-                Ok(Answer::Reply(self.forward_to(&Routing::Config(config.clone()), &config)?))
+                let reply = self.forward_to(&Routing::Config(config.clone()), &config);
+                // even if it failed, a part may have been done
+                self.server.accounts_changed();
+                Ok(Answer::Reply(reply?))
             }
             _ if OF_ALL.contains(&name) => self.on_every_set(),
             "validateDBMetadata" => self.validate_metadata(),
@@ -200,13 +207,17 @@ impl Request<'_> {
         let sequences = self.sequences();
         let sequences: Vec<(&str, &[DocBuf])> = sequences.iter().map(|(name, some)| (*name, some.as_slice())).collect();
         let reply = self.on_one(shard, self.routed.db, command, &sequences)?;
-        self.router.transactions.keep_cursor(shard, reply.as_doc());
+        self.router.transactions.keep_cursor(self.routed, shard, reply.as_doc());
         Ok(fields::passed(&reply))
     }
 
     fn get_more(&self) -> Result<Answer> {
         let Some(id) = cursor_of_get_more(self.body()) else { return Ok(Answer::Local) };
-        let Some(shard) = self.router.transactions.cursor(id) else { return Ok(Answer::Local) };
+        let Some(Pinned { shard, owner }) = self.router.transactions.cursor(id) else { return Ok(Answer::Local) };
+        if owner != on_behalf::digest(self.routed) {
+            let text = format!("cursor id {id} was not created by the authenticated user");
+            return Err(Error::new(Code::UNAUTHORIZED, text));
+        }
         let reply = self.on_one(&shard, self.routed.db, self.plain(), &[]);
         let ended = match &reply {
             Ok(reply) => fields::document(reply.as_doc(), "cursor").is_none_or(|cursor| fields::int(cursor, "id") == 0),
@@ -222,20 +233,21 @@ impl Request<'_> {
         let Some(ids) = fields::array(self.body(), "cursors") else { return Ok(Answer::Local) };
         let ids: Vec<i64> =
             ids.iter().filter_map(|id| if let ValueRef::Int64(id) = id { Some(id) } else { None }).collect();
-        let pinned: Vec<(i64, Arc<Shard>)> =
-            ids.iter().filter_map(|id| self.router.transactions.cursor(*id).map(|shard| (*id, shard))).collect();
+        let pinned: Vec<(i64, Pinned)> =
+            ids.iter().filter_map(|id| self.router.transactions.cursor(*id).map(|pinned| (*id, pinned))).collect();
         if pinned.is_empty() {
             return Ok(Answer::Local);
+        }
+        let of_others = |(_, pinned): &(i64, Pinned)| pinned.owner != on_behalf::digest(self.routed);
+        if pinned.iter().any(of_others) && !self.permits(Target::Cluster, Action::KillAnyCursor) {
+            return Err(Error::new(Code::UNAUTHORIZED, "not authorized on the cluster to execute killAnyCursor"));
         }
         let (mut killed, mut not_found) = (ArrayBuf::new(), ArrayBuf::new());
         for id in ids {
             let mut was_killed = false;
-            if let Some((_, shard)) = pinned.iter().find(|(pinned, _)| *pinned == id) {
+            if let Some((_, Pinned { shard, .. })) = pinned.iter().find(|(pinned, _)| *pinned == id) {
                 let cursors: ArrayBuf = std::iter::once(id).collect();
-                let mut command = DocBuf::new().with("killCursors", self.collection()?).with("cursors", &cursors);
-                if let Some(session) = self.body().get("lsid") {
-                    command.append("lsid", session);
-                }
+                let command = DocBuf::new().with("killCursors", self.collection()?).with("cursors", &cursors);
                 let reply = shard.call(self.routed.db, &command, self.interrupt())?;
                 was_killed = fields::array(reply.as_doc(), "cursorsKilled").is_some_and(|killed| !killed.is_empty());
                 self.router.transactions.forget_cursor(id);

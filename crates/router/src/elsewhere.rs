@@ -11,7 +11,8 @@ use arbor_store::Namespace;
 
 use crate::catalog::{Catalog, Routing, versioned};
 use crate::read::stage_of;
-use crate::rows::{Merge, Stream, as_query};
+use crate::rows::{Merge, as_query, open_streams};
+use crate::shard::Read;
 use crate::{ATTEMPTS, is_stale};
 
 /// Time to find out what a name is.
@@ -22,7 +23,7 @@ const RESOLVE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Foreign {
     pub catalog: Arc<Catalog>,
     pub collation: Option<DocBuf>,
-    /// `lsid`
+    /// `lsid` and `$audit`.
     pub session: DocBuf,
 }
 
@@ -111,20 +112,12 @@ impl Pending {
         foreign.session.as_doc().iter().for_each(|(name, value)| {
             command.append(name, value);
         });
-        let mut begun = Vec::new();
-        for shard in shards {
+        let reads = shards.into_iter().map(|shard| {
             let command = versioned(command.clone(), routing, &shard.name);
-            let sent = shard.begin(db, &command, &[], interrupt);
-            begun.push((shard, command, sent));
-        }
-        // every reply is read; cursors of those that succeeded are closed when another fails
-        let mut streams = Vec::new();
-        for (shard, command, sent) in begun {
-            let reply = shard.end(sent, db, &command, &[], interrupt);
-            streams.push(reply.and_then(|reply| Stream::begin(shard, reply.as_doc(), command.as_doc(), None)));
-        }
-        let streams: Result<Vec<Stream>> = streams.into_iter().collect();
-        Ok(Merge::new(streams?, None, 0, None))
+            Read::begin(shard, db, command, interrupt)
+        });
+        let streams = open_streams(reads.collect(), db, None, interrupt)?;
+        Ok(Merge::new(streams, None, 0, None))
     }
 }
 
@@ -135,7 +128,7 @@ fn first_filter(stages: Array<'_>) -> Doc<'_> {
     }
 }
 
-/// Returns the field of a request that names its session.
+/// Returns the fields of a request that name its session and its user.
 pub(crate) fn session_of(body: Doc<'_>) -> DocBuf {
-    body.iter().filter(|(name, _)| *name == "lsid").collect()
+    body.iter().filter(|(name, _)| matches!(*name, "lsid" | "$audit")).collect()
 }

@@ -71,6 +71,13 @@ pub(crate) fn object_id(doc: Doc<'_>, name: &str) -> Option<ObjectId> {
     }
 }
 
+/// Appends the fields of these names, as far as they are there.
+pub(crate) fn copy(doc: Doc<'_>, names: &[&str], into: &mut DocBuf) {
+    doc.iter().filter(|(name, _)| names.contains(name)).for_each(|(name, value)| {
+        into.append(name, value);
+    });
+}
+
 /// Returns the document without some fields.
 pub(crate) fn without(doc: Doc<'_>, names: &[&str]) -> DocBuf {
     doc.iter().filter(|(name, _)| !names.contains(name)).collect()

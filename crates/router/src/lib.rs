@@ -10,6 +10,8 @@
 //! | `table` | the routing table of one collection |
 //! | `dispatch` | which requests are answered where |
 //! | `transactions` | transactions, which one shard runs, and cursors that one shard keeps |
+//! | `on_behalf` | the user of a request, as shards see it |
+//! | `operations` | what runs, on the router and on the shards |
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
 //! | `elsewhere` | collections that stages on the router read |
@@ -28,6 +30,8 @@ mod dispatch;
 mod elsewhere;
 mod fields;
 mod moves;
+mod on_behalf;
+mod operations;
 mod read;
 mod rows;
 mod shard;
@@ -39,17 +43,29 @@ mod write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{DocBuf, ObjectId, ValueRef};
+use arbor_bson::{Doc, DocBuf, ObjectId, ValueRef};
 use arbor_command::{Answer, Commands, Result, Routed};
+use arbor_protocol::metrics::Class;
 use arbor_query::Interrupt;
 use parking_lot::Mutex;
 
+pub use crate::shard::Connect;
+
 use crate::catalog::Catalog;
-use crate::shard::Shard;
+use crate::shard::{Read, Shard, end_reads};
 use crate::transactions::Transactions;
 
 /// Interval at which a router says that it is there, in `config.mongos`.
 const PING: Duration = Duration::from_secs(30);
+/// Longest wait for all shards.
+const BROADCAST_MAX: Duration = Duration::from_secs(10);
+/// Longest search for a user.
+const ACCOUNTS_MAX: Duration = Duration::from_secs(10);
+
+/// Checks the form of `set/host:port,...`.
+pub fn check_config_db(config_db: &str) -> std::result::Result<(), String> {
+    shard::members_of(config_db).map(drop)
+}
 
 pub struct Router {
     catalog: Arc<Catalog>,
@@ -64,9 +80,9 @@ pub struct Router {
 
 impl Router {
     /// `config_db` is `set/host:port,...` of the config servers. Errors: it is not of that form.
-    pub fn new(config_db: &str, address: String) -> std::result::Result<Router, String> {
+    pub fn new(config_db: &str, address: String, connect: Connect) -> std::result::Result<Router, String> {
         Ok(Router {
-            catalog: Arc::new(Catalog::new(Shard::new("config", config_db)?)),
+            catalog: Arc::new(Catalog::new(config_db, connect)?),
             transactions: Transactions::default(),
             address,
             config_db: config_db.to_owned(),
@@ -115,6 +131,21 @@ impl Router {
 impl arbor_command::Router for Router {
     fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
         self.dispatch(server, routed)
+    }
+
+    fn accounts(&self, collection: &str, filter: Doc<'_>, limit: Option<u64>) -> Result<Vec<DocBuf>> {
+        self.catalog.accounts(collection, filter, limit, &Interrupt::never().within(ACCOUNTS_MAX))
+    }
+
+    fn broadcast(&self, command: &DocBuf, interrupt: &Interrupt) -> Result<()> {
+        let interrupt = interrupt.clone().within(BROADCAST_MAX);
+        let mut shards = self.catalog.shards(&interrupt)?;
+        shards.push(self.catalog.config.clone());
+        let begun: Vec<_> =
+            shards.iter().map(|shard| (shard, shard.begin("admin", command, &[], &interrupt))).collect();
+        // every reply is read, whatever the others say
+        let ended = begun.into_iter().map(|(shard, sent)| shard.end(sent, "admin", command, &[], &interrupt));
+        ended.collect::<Vec<_>>().into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     fn tick(&self) {
@@ -182,9 +213,19 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Runs a command on several shards at once. Errors: the first one of any; what the others have begun is theirs.
+    /// Runs a command on several shards at once. Errors: the first one of any; what the others have begun is theirs, unless it is a read,
+    /// which is ended.
     pub(crate) fn on_all(&self, db: &str, commands: Vec<(Arc<Shard>, DocBuf)>) -> Result<Vec<(Arc<Shard>, DocBuf)>> {
         let interrupt = self.interrupt();
+        if self.routed.info.class == Class::Read {
+            let mut reads = Vec::new();
+            for (shard, command) in commands {
+                let command = self.router.transactions.enter(self.routed, &shard, command)?;
+                reads.push(Read::begin(shard, db, command, interrupt));
+            }
+            end_reads(&mut reads, db, interrupt)?;
+            return Ok(reads.into_iter().filter_map(|read| Some((read.shard, read.reply?))).collect());
+        }
         let mut begun = Vec::new();
         for (shard, command) in commands {
             let command = self.router.transactions.enter(self.routed, &shard, command)?;

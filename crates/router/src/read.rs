@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arbor_base::memory::{self, Class};
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, RoutedCursor};
 use arbor_lang::{Collation, Context};
@@ -12,8 +13,8 @@ use arbor_txn::Durability;
 
 use crate::catalog::{Routing, View, versioned};
 use crate::elsewhere::{Foreign, session_of};
-use crate::rows::{Merge, Order, SORT_KEY, Stream};
-use crate::shard::Shard;
+use crate::rows::{Merge, Order, SORT_KEY, Stream, open_streams, reserve};
+use crate::shard::{Read, Shard};
 use crate::{Request, fields};
 
 /// Stages that a shard can run on its documents alone.
@@ -50,19 +51,12 @@ impl Request<'_> {
     ) -> Result<Vec<Stream>> {
         let commands = shards.iter().map(|shard| (shard.clone(), versioned(command.clone(), routing, &shard.name)));
         let interrupt = self.interrupt();
-        let mut begun = Vec::new();
+        let mut reads = Vec::new();
         for (shard, command) in commands {
             let command = self.router.transactions.enter(self.routed, &shard, command)?;
-            let sent = shard.begin(self.routed.db, &command, &[], interrupt);
-            begun.push((shard, command, sent));
+            reads.push(Read::begin(shard, self.routed.db, command, interrupt));
         }
-        // every reply is read; cursors of those that succeeded are closed when another fails
-        let mut streams = Vec::new();
-        for (shard, command, sent) in begun {
-            let reply = shard.end(sent, self.routed.db, &command, &[], interrupt);
-            streams.push(reply.and_then(|reply| Stream::begin(shard, reply.as_doc(), command.as_doc(), batch)));
-        }
-        streams.into_iter().collect()
+        open_streams(reads, self.routed.db, batch, interrupt)
     }
 
     fn merged(
@@ -200,6 +194,9 @@ impl Request<'_> {
             }
             let commands = shards.iter().map(|shard| (shard.clone(), versioned(self.plain(), routing, &shard.name)));
             let replies = self.on_all(self.routed.db, commands.collect())?;
+            let mut memory = memory::process().reservation(Class::Statement);
+            // the values, and their keys twice
+            reserve(&mut memory, 3 * replies.iter().map(|(_, reply)| reply.as_bytes().len()).sum::<usize>())?;
             let mut seen = HashSet::new();
             let mut values: Vec<(Vec<u8>, ValueRef<'_>)> = Vec::new();
             for (_, reply) in &replies {
@@ -288,7 +285,8 @@ impl Request<'_> {
         if self.collection()?.is_empty() {
             return match first {
                 "$shardedDataDistribution" => self.data_distribution(stages),
-                "$currentOp" | "$listLocalSessions" | "$listSessions" => Ok(Answer::Local),
+                "$currentOp" => self.current_op_stage(stages),
+                "$listLocalSessions" | "$listSessions" => Ok(Answer::Local),
                 "$changeStream" => self.whole_change_stream(),
                 _ => self.forward(false),
             };
@@ -394,6 +392,7 @@ impl Request<'_> {
                 "allowDiskUse",
                 "comment",
                 "lsid",
+                "$audit",
                 "txnNumber",
                 "autocommit",
             ],
@@ -439,8 +438,11 @@ impl Request<'_> {
             return Err(Error::new(Code::INTERNAL_ERROR, "a view was not read here"));
         };
         let mut documents = Vec::new();
+        let (mut memory, mut bytes) = (memory::process().reservation(Class::Statement), 0);
         loop {
             let batch = cursor.next_batch(BatchLimit::more(), self.interrupt())?;
+            bytes += batch.docs.as_array().as_bytes().len();
+            reserve(&mut memory, bytes)?;
             for value in batch.docs.as_array().iter() {
                 if let ValueRef::Document(document) = value {
                     documents.push(document.to_buf());
@@ -531,7 +533,7 @@ impl Request<'_> {
         match shards.as_slice() {
             [only] => {
                 let reply = self.on_one(only, self.routed.db, self.plain(), &[])?;
-                self.router.transactions.keep_cursor(only, reply.as_doc());
+                self.router.transactions.keep_cursor(self.routed, only, reply.as_doc());
                 Ok(Answer::Reply(fields::passed(&reply)))
             }
             _ => {

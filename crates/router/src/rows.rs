@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use arbor_base::memory::{self, Class, Reservation};
 use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
@@ -10,7 +11,7 @@ use arbor_lang::Collation;
 use arbor_query::{Interrupt, Rows};
 
 use crate::fields;
-use crate::shard::Shard;
+use crate::shard::{Read, Shard, end_reads};
 
 /// The field in which shards send the sort key of a document.
 pub(crate) const SORT_KEY: &str = "__arborSortKey";
@@ -22,6 +23,8 @@ pub(crate) struct Stream {
     collection: String,
     id: i64,
     waiting: VecDeque<DocBuf>,
+    /// Memory of `waiting`.
+    memory: Reservation,
     /// Fields of the request that each getMore repeats.
     session: DocBuf,
     batch_size: Option<i64>,
@@ -40,28 +43,36 @@ impl Stream {
         let cursor = fields::document(reply, "cursor").ok_or_else(|| no_cursor(&shard.name))?;
         let namespace = fields::string(cursor, "ns").unwrap_or_default();
         let (db, collection) = namespace.split_once('.').ok_or_else(|| no_cursor(&shard.name))?;
-        let session = request.iter().filter(|(name, _)| matches!(*name, "lsid" | "txnNumber" | "autocommit")).collect();
+        let session = request
+            .iter()
+            .filter(|(name, _)| matches!(*name, "lsid" | "$audit" | "txnNumber" | "autocommit"))
+            .collect();
         let mut stream = Stream {
             db: db.to_owned(),
             collection: collection.to_owned(),
             id: fields::int(cursor, "id"),
             waiting: VecDeque::new(),
+            memory: memory::process().reservation(Class::Batch),
             session,
             batch_size,
             key: None,
             shard,
         };
-        stream.take(cursor, "firstBatch");
+        stream.take(cursor, "firstBatch")?;
         Ok(stream)
     }
 
-    fn take(&mut self, cursor: Doc<'_>, name: &str) {
-        let batch = fields::array(cursor, name);
-        for value in batch.iter().flat_map(|batch| batch.iter()) {
-            if let ValueRef::Document(doc) = value {
-                self.waiting.push_back(doc.to_buf());
-            }
-        }
+    /// Takes a batch, all of whose predecessors have been read. Errors: there is no memory for it.
+    fn take(&mut self, cursor: Doc<'_>, name: &str) -> Result<()> {
+        assert!(self.waiting.is_empty(), "a batch is read before the next one");
+        self.memory.shrink_to(0);
+        let Some(batch) = fields::array(cursor, name) else { return Ok(()) };
+        reserve(&mut self.memory, batch.as_bytes().len())?;
+        self.waiting.extend(batch.iter().filter_map(|value| match value {
+            ValueRef::Document(doc) => Some(doc.to_buf()),
+            _ => None,
+        }));
+        Ok(())
     }
 
     /// Returns the next document.
@@ -86,7 +97,7 @@ impl Stream {
             let reply = self.shard.call(&self.db, &more, interrupt).inspect_err(|_| self.id = 0)?;
             let cursor = fields::document(reply.as_doc(), "cursor").ok_or_else(|| no_cursor(&self.shard.name))?;
             self.id = fields::int(cursor, "id");
-            self.take(cursor, "nextBatch");
+            self.take(cursor, "nextBatch")?;
         }
         Ok(true)
     }
@@ -100,6 +111,32 @@ impl Drop for Stream {
             let kill = DocBuf::new().with("killCursors", self.collection.as_str()).with("cursors", &cursors);
             let interrupt = Interrupt::never().within(std::time::Duration::from_secs(1));
             let _ = self.shard.call(&self.db, &kill, &interrupt);
+        }
+    }
+}
+
+/// Reads the replies that open a cursor on each shard. Errors: the first one of any; the cursors of the others are closed.
+pub(crate) fn open_streams(
+    mut reads: Vec<Read>,
+    db: &str,
+    batch_size: Option<i64>,
+    interrupt: &Interrupt,
+) -> Result<Vec<Stream>> {
+    let ended = end_reads(&mut reads, db, interrupt);
+    let opened = reads.into_iter().filter_map(|Read { shard, command, reply, .. }| Some((shard, command, reply?)));
+    let streams: Vec<Result<Stream>> = opened
+        .map(|(shard, command, reply)| Stream::begin(shard, reply.as_doc(), command.as_doc(), batch_size))
+        .collect();
+    ended.and_then(|()| streams.into_iter().collect())
+}
+
+/// Reserves memory for what shards have sent. Errors: there is no more.
+pub(crate) fn reserve(memory: &mut Reservation, bytes: usize) -> Result<()> {
+    match memory.try_cover_all(bytes) {
+        true => Ok(()),
+        false => {
+            let text = "the router has no memory for the documents of the shards within the limit of the process";
+            Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, text))
         }
     }
 }

@@ -5,14 +5,16 @@
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Code, DEPTH_MAX, Doc, DocBuf, Limits, ValueRef, validate};
-use arbor_client::{Client, ClientError, Options};
+use arbor_bson::{ArrayBuf, Code, DEPTH_MAX, Doc, DocBuf, Limits, ValueRef, validate};
+use arbor_client::{Client, ClientError};
 use arbor_command::{Error, Result};
 use arbor_protocol::Error as ProtocolError;
 use arbor_query::Interrupt;
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use crate::fields;
 
@@ -25,6 +27,10 @@ const POLL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A reply has its documents a few levels down.
 const LIMITS: Limits = Limits { depth_max: DEPTH_MAX + 20, size_max: 64 << 20 };
+/// Ends operations by their keys.
+const KILL: &str = "_killOperations";
+/// Longest wait for that.
+const KILL_MAX: Duration = Duration::from_secs(5);
 /// More members no set has.
 const HOSTS_MAX: usize = 50;
 
@@ -38,9 +44,13 @@ const NOT_PRIMARY: &[Code] = &[
     Code::INTERRUPTED_AT_SHUTDOWN,
 ];
 
+/// Connects to a server and logs in there as a member of the cluster; the time is that of the connect, of each read and of each write.
+pub type Connect = Arc<dyn Fn(&str, Duration) -> std::result::Result<Client, ClientError> + Send + Sync>;
+
 pub(crate) struct Shard {
     pub name: String,
     pub set: String,
+    connect: Connect,
     state: Mutex<State>,
 }
 
@@ -51,9 +61,9 @@ struct State {
 }
 
 /// A reply with `ok: 1`, or the error of the server, or that of the connection.
-type Outcome = std::result::Result<DocBuf, Failure>;
+pub(crate) type Outcome = std::result::Result<DocBuf, Failure>;
 
-enum Failure {
+pub(crate) enum Failure {
     /// The server has refused the command.
     Refused(Error),
     /// The connection ended; `sent`: the command may have run.
@@ -64,15 +74,10 @@ enum Failure {
 
 impl Shard {
     /// `hosts` is `set/host:port,...`.
-    pub(crate) fn new(name: &str, hosts: &str) -> std::result::Result<Shard, String> {
-        let (set, members) =
-            hosts.split_once('/').ok_or_else(|| format!("'{hosts}' is not of the form set/host:port,..."))?;
-        let members: Vec<String> = members.split(',').filter(|host| !host.is_empty()).map(with_port).collect();
-        if set.is_empty() || members.is_empty() || members.len() > HOSTS_MAX {
-            return Err(format!("'{hosts}' is not of the form set/host:port,..."));
-        }
+    pub(crate) fn new(name: &str, hosts: &str, connect: Connect) -> std::result::Result<Shard, String> {
+        let (set, members) = members_of(hosts)?;
         let state = State { hosts: members, primary: None, idle: Vec::new() };
-        Ok(Shard { name: name.to_owned(), set: set.to_owned(), state: Mutex::new(state) })
+        Ok(Shard { name: name.to_owned(), set: set.to_owned(), connect, state: Mutex::new(state) })
     }
 
     /// `set/host:port,...`
@@ -108,13 +113,14 @@ impl Shard {
         sequences: &[(&str, &[DocBuf])],
         interrupt: &Interrupt,
     ) -> Begun {
-        let mut client = match self.check_out(interrupt) {
-            Ok(client) => client,
-            Err(failure) => return Begun(Err(failure)),
+        let (host, mut client) = match self.check_out(interrupt) {
+            Ok(connection) => connection,
+            Err(failure) => return Begun::Ended(Err(failure)),
         };
-        match client.1.send(db, command, sequences) {
-            Ok(()) => Begun(Ok(client)),
-            Err(error) => Begun(Err(Failure::Lost { sent: true, reason: format!("{}: {error}", client.0) })),
+        let (keyed, key) = keyed(command);
+        match client.send(db, keyed.as_ref().unwrap_or(command), sequences) {
+            Ok(()) => Begun::Sent(Sent { host, client, key }),
+            Err(error) => Begun::Ended(Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") })),
         }
     }
 
@@ -127,7 +133,7 @@ impl Shard {
         interrupt: &Interrupt,
     ) -> Result<DocBuf> {
         let patience = Instant::now() + PATIENCE;
-        let mut outcome = begun.0.and_then(|client| self.receive(client, interrupt));
+        let mut outcome = self.receive(begun, interrupt);
         loop {
             let failure = match outcome {
                 Ok(reply) => return Ok(reply),
@@ -138,14 +144,18 @@ impl Shard {
                 Failure::Lost { sent, .. } => !sent || may_run_twice(command.as_doc()),
                 Failure::Ended(_) => false,
             };
-            self.forget_primary();
+            match &failure {
+                Failure::Refused(error) if !NOT_PRIMARY.contains(&error.code) => {}
+                Failure::Refused(_) | Failure::Lost { .. } => self.forget_primary(),
+                Failure::Ended(_) => {}
+            }
             if !again || Instant::now() > patience {
                 return Err(self.error(failure));
             }
             interrupt.check()?;
             std::thread::sleep(POLL);
             let begun = self.begin(db, command, sequences, interrupt);
-            outcome = begun.0.and_then(|client| self.receive(client, interrupt));
+            outcome = self.receive(begun, interrupt);
         }
     }
 
@@ -164,6 +174,12 @@ impl Shard {
         state.idle.clear();
     }
 
+    fn connect(&self, host: &str) -> std::result::Result<Client, ClientError> {
+        let client = (self.connect)(host, CONNECT_TIMEOUT)?;
+        client.set_read_timeout(Some(POLL))?;
+        Ok(client)
+    }
+
     fn check_out(&self, interrupt: &Interrupt) -> std::result::Result<(String, Client), Failure> {
         loop {
             let idle = self.state.lock().idle.pop();
@@ -176,7 +192,7 @@ impl Shard {
         interrupt.check().map_err(|error| Failure::Ended(error.into()))?;
         let known = self.state.lock().primary.clone();
         if let Some(host) = known
-            && let Ok(client) = connect(&host)
+            && let Ok(client) = self.connect(&host)
         {
             return Ok((host, client));
         }
@@ -192,7 +208,7 @@ impl Shard {
             if !asked.insert(host.clone()) || asked.len() > HOSTS_MAX {
                 continue;
             }
-            let hello = connect(&host).and_then(|mut client| {
+            let hello = self.connect(&host).and_then(|mut client| {
                 let reply = client.command("admin", &DocBuf::new().with("hello", 1i32))?.doc.to_buf();
                 Ok((client, reply))
             });
@@ -229,23 +245,54 @@ impl Shard {
         })
     }
 
-    fn receive(&self, (host, mut client): (String, Client), interrupt: &Interrupt) -> Outcome {
-        let reply = loop {
-            match client.receive() {
-                Ok(reply) => break reply.doc.to_buf(),
-                Err(ClientError::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    // the shard has the same time limit; its reply says more
-                    let late = interrupt.remaining().is_none_or(|left| left.is_zero());
-                    match interrupt.check() {
-                        Err(error) if !matches!(error, arbor_query::Error::TimeExpired) || late => {
-                            return Err(Failure::Ended(error.into()));
-                        }
-                        _ => {}
+    /// Ends an operation whose reply is not awaited any more. Where that fails, the shard ends a read when it sees that its client has
+    /// left.
+    fn kill(&self, key: Uuid) {
+        let key = ValueRef::Binary { subtype: 4, bytes: key.as_bytes() };
+        let keys: ArrayBuf = std::iter::once(key).collect();
+        let kill = DocBuf::new().with(KILL, 1i32).with("operationKeys", &keys);
+        let _ = self.call("admin", &kill, &Interrupt::never().within(KILL_MAX));
+    }
+
+    fn receive(&self, mut begun: Begun, interrupt: &Interrupt) -> Outcome {
+        loop {
+            begun = match begun {
+                Begun::Ended(outcome) => return outcome,
+                Begun::Sent(sent) => self.look(sent, interrupt),
+            };
+        }
+    }
+
+    /// Waits a moment for a reply.
+    fn look(&self, mut sent: Sent, interrupt: &Interrupt) -> Begun {
+        let reply = match sent.client.receive() {
+            Ok(reply) => reply.doc.to_buf(),
+            Err(ClientError::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                // the shard has the same time limit; its reply says more
+                let late = interrupt.remaining().is_none_or(|left| left.is_zero());
+                return match interrupt.check() {
+                    Err(error) if !matches!(error, arbor_query::Error::TimeExpired) || late => {
+                        self.give_up(sent);
+                        Begun::Ended(Err(Failure::Ended(error.into())))
                     }
-                }
-                Err(error) => return Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") }),
+                    _ => Begun::Sent(sent),
+                };
+            }
+            Err(error) => {
+                let reason = format!("{}: {error}", sent.host);
+                return Begun::Ended(Err(Failure::Lost { sent: true, reason }));
             }
         };
+        Begun::Ended(self.take(sent, reply))
+    }
+
+    /// Ends an operation whose reply is not awaited any more.
+    fn give_up(&self, Sent { key, client, .. }: Sent) {
+        drop(client);
+        key.into_iter().for_each(|key| self.kill(key));
+    }
+
+    fn take(&self, Sent { host, client, .. }: Sent, reply: DocBuf) -> Outcome {
         if validate(reply.as_bytes(), LIMITS).is_err() {
             let reason = format!("{host} sent a reply that is no document");
             return Err(Failure::Ended(Error::new(Code::INTERNAL_ERROR, format!("shard {}: {reason}", self.name))));
@@ -260,13 +307,88 @@ impl Shard {
 }
 
 /// A command on its way.
-pub(crate) struct Begun(std::result::Result<(String, Client), Failure>);
+pub(crate) enum Begun {
+    Sent(Sent),
+    Ended(Outcome),
+}
 
-fn connect(host: &str) -> std::result::Result<Client, ClientError> {
-    let options = Options { app_name: "arbor route".to_owned(), timeout: Some(CONNECT_TIMEOUT), ..Options::default() };
-    let client = Client::connect_with(host, options)?;
-    client.set_read_timeout(Some(POLL))?;
-    Ok(client)
+/// A read on its way to one of several shards.
+pub(crate) struct Read {
+    pub shard: Arc<Shard>,
+    pub command: DocBuf,
+    begun: Option<Begun>,
+    pub reply: Option<DocBuf>,
+}
+
+impl Read {
+    pub(crate) fn begin(shard: Arc<Shard>, db: &str, command: DocBuf, interrupt: &Interrupt) -> Read {
+        let begun = Some(shard.begin(db, &command, &[], interrupt));
+        Read { shard, command, begun, reply: None }
+    }
+
+    /// Waits a moment for the reply.
+    fn look(&mut self, db: &str, interrupt: &Interrupt) -> Result<()> {
+        let begun = match self.begun.take() {
+            Some(Begun::Sent(sent)) => self.shard.look(sent, interrupt),
+            Some(ended) => ended,
+            None => return Ok(()),
+        };
+        match begun {
+            sent @ Begun::Sent(_) => self.begun = Some(sent),
+            ended => self.reply = Some(self.shard.end(ended, db, &self.command, &[], interrupt)?),
+        }
+        Ok(())
+    }
+}
+
+/// Reads the replies to reads of several shards. Errors: the first one of any; the shards that still run theirs are told to end. What the
+/// others have replied is there.
+pub(crate) fn end_reads(reads: &mut [Read], db: &str, interrupt: &Interrupt) -> Result<()> {
+    while reads.iter().any(|read| read.begun.is_some()) {
+        let failed = reads.iter_mut().find_map(|read| read.look(db, interrupt).err());
+        if let Some(error) = failed {
+            for read in reads {
+                if let Some(Begun::Sent(sent)) = read.begun.take() {
+                    read.shard.give_up(sent);
+                }
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The connection on which a reply is awaited.
+pub(crate) struct Sent {
+    host: String,
+    client: Client,
+    /// Ends the operation on the shard.
+    key: Option<Uuid>,
+}
+
+/// Returns the command with a key by which it can be ended. None: it is the command that ends others.
+fn keyed(command: &DocBuf) -> (Option<DocBuf>, Option<Uuid>) {
+    const FIELD: &str = "clientOperationKey";
+    if matches!(command.as_doc().first(), Some((KILL, _))) {
+        return (None, None);
+    }
+    let key = Uuid::new_v4();
+    let plain = match command.get(FIELD) {
+        Some(_) => fields::without(command.as_doc(), &[FIELD]),
+        None => command.clone(),
+    };
+    (Some(plain.with(FIELD, ValueRef::Binary { subtype: 4, bytes: key.as_bytes() })), Some(key))
+}
+
+/// Splits `set/host:port,...` into the name of the set and its members.
+pub(crate) fn members_of(hosts: &str) -> std::result::Result<(&str, Vec<String>), String> {
+    let malformed = || format!("'{hosts}' is not of the form set/host:port,...");
+    let (set, members) = hosts.split_once('/').ok_or_else(malformed)?;
+    let members: Vec<String> = members.split(',').filter(|host| !host.is_empty()).map(with_port).collect();
+    match set.is_empty() || members.is_empty() || members.len() > HOSTS_MAX {
+        true => Err(malformed()),
+        false => Ok((set, members)),
+    }
 }
 
 fn with_port(host: &str) -> String {
@@ -319,10 +441,9 @@ mod tests {
 
     #[test]
     fn hosts_are_read_or_refused() {
-        let shard = Shard::new("s", "rs/a:1,b").unwrap();
-        assert_eq!((shard.set.as_str(), shard.hosts().as_str()), ("rs", "rs/a:1,b:27018"));
+        assert_eq!(members_of("rs/a:1,b").unwrap(), ("rs", vec!["a:1".to_owned(), "b:27018".to_owned()]));
         for bad in ["a:1", "/a:1", "rs/", ""] {
-            assert!(Shard::new("s", bad).is_err(), "{bad}");
+            assert!(members_of(bad).is_err(), "{bad}");
         }
     }
 

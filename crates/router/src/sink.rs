@@ -130,11 +130,8 @@ impl Request<'_> {
     fn sink_command(&self, collection: &str, stages: &ArrayBuf) -> DocBuf {
         let mut command =
             DocBuf::new().with("aggregate", collection).with("pipeline", stages).with("cursor", &DocBuf::new());
-        for name in ["let", "collation", "bypassDocumentValidation", "writeConcern", "lsid"] {
-            if let Some(value) = self.body().get(name) {
-                command.append(name, value);
-            }
-        }
+        let own = ["let", "collation", "bypassDocumentValidation", "writeConcern", "lsid", "$audit"];
+        fields::copy(self.body(), &own, &mut command);
         command
     }
 

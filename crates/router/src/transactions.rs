@@ -8,8 +8,8 @@ use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result, Routed};
 use parking_lot::Mutex;
 
-use crate::fields;
 use crate::shard::Shard;
+use crate::{fields, on_behalf};
 
 /// A transaction or cursor that was unused for this time has ended on the shard as well.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
@@ -18,7 +18,15 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 pub(crate) struct Transactions {
     /// By the session's id.
     open: Mutex<HashMap<u128, Open>>,
-    cursors: Mutex<HashMap<i64, (Arc<Shard>, Instant)>>,
+    cursors: Mutex<HashMap<i64, (Pinned, Instant)>>,
+}
+
+/// The place of a cursor that one shard keeps.
+#[derive(Clone)]
+pub(crate) struct Pinned {
+    pub shard: Arc<Shard>,
+    /// Digest of the user who has opened it.
+    pub owner: Option<[u8; 32]>,
 }
 
 struct Open {
@@ -95,18 +103,19 @@ impl Transactions {
     }
 
     /// Notes that a shard keeps the cursor of a reply.
-    pub(crate) fn keep_cursor(&self, shard: &Arc<Shard>, reply: Doc<'_>) {
+    pub(crate) fn keep_cursor(&self, routed: &Routed<'_>, shard: &Arc<Shard>, reply: Doc<'_>) {
         let id = fields::document(reply, "cursor").map_or(0, |cursor| fields::int(cursor, "id"));
         if id != 0 {
-            self.cursors.lock().insert(id, (shard.clone(), Instant::now()));
+            let pinned = Pinned { shard: shard.clone(), owner: on_behalf::digest(routed) };
+            self.cursors.lock().insert(id, (pinned, Instant::now()));
         }
     }
 
-    pub(crate) fn cursor(&self, id: i64) -> Option<Arc<Shard>> {
+    pub(crate) fn cursor(&self, id: i64) -> Option<Pinned> {
         let mut cursors = self.cursors.lock();
-        let (shard, used) = cursors.get_mut(&id)?;
+        let (pinned, used) = cursors.get_mut(&id)?;
         *used = Instant::now();
-        Some(shard.clone())
+        Some(pinned.clone())
     }
 
     pub(crate) fn forget_cursor(&self, id: i64) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{Shutdown, shutdown};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -77,6 +78,18 @@ impl Stop {
         if self.is_stopping() {
             let _ = shutdown(&**socket, Shutdown::Read);
         }
+    }
+
+    /// Returns true if the client of a connection has closed it, or its side of it.
+    pub fn has_left(&self, connection: u64) -> bool {
+        // the shutdown closes sides of connections by itself
+        let socket = self.sockets().get(&connection).and_then(Weak::upgrade).filter(|_| !self.is_stopping());
+        let Some(socket) = socket else { return false };
+        let mut polled = [PollFd::new(&*socket, PollFlags::RDHUP)];
+        let now = Timespec::default();
+        let ready = rustix::event::poll(&mut polled, Some(&now));
+        ready.is_ok()
+            && polled.iter().any(|fd| fd.revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
     }
 
     pub(crate) fn forget(&self, connection: u64) {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arbor_auth::{Mechanism, Role, RoleName, Roles, Stored, Subject, User, UserName};
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_protocol::log::events;
 use arbor_query::{DeleteSpec, DeleteStatement, FindSpec, Interrupt, Scope};
 use arbor_store::Namespace;
 use arbor_txn::Durability;
@@ -101,6 +102,8 @@ pub struct Accounts {
     generation: Arc<AtomicU64>,
     /// There were users or roles at some time: the exception for the first user has ended.
     any: AtomicBool,
+    /// Number of the interval in which a router has last read users again.
+    interval: AtomicU64,
     cache: Mutex<Cache>,
     writing: Mutex<()>,
 }
@@ -123,6 +126,7 @@ impl Accounts {
             secret: rand::random(),
             generation: Arc::new(AtomicU64::new(1)),
             any: AtomicBool::new(false),
+            interval: AtomicU64::new(0),
             cache: Mutex::default(),
             writing: Mutex::default(),
         }
@@ -140,6 +144,13 @@ impl Accounts {
     /// Makes every connection read its user again before its next request. To be called after the change is visible.
     pub fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Lets a router, which does not see the changes of others, read users and roles again in each interval.
+    pub fn begin_interval(&self, number: u64) {
+        if self.enabled && self.interval.swap(number, Ordering::AcqRel) != number {
+            self.changed();
+        }
     }
 
     /// Forgets what was read.
@@ -180,8 +191,11 @@ pub(super) fn is_of_accounts(db: &str, collection: &str) -> bool {
 }
 
 impl Commands {
-    fn rows(&self, collection: &str, filter: Doc<'_>) -> Result<Vec<DocBuf>> {
-        let spec = FindSpec { filter, ..FindSpec::new(namespace(collection)?) };
+    fn rows(&self, collection: &str, filter: Doc<'_>, limit: Option<u64>) -> Result<Vec<DocBuf>> {
+        if let Some(router) = &self.router {
+            return router.accounts(collection, filter, limit);
+        }
+        let spec = FindSpec { filter, limit, ..FindSpec::new(namespace(collection)?) };
         let never = Interrupt::never();
         Ok(arbor_query::find(&Scope::of(&self.database), &spec, &never)?.all(&never)?)
     }
@@ -206,7 +220,7 @@ impl Commands {
 
     pub fn find_user(&self, name: &UserName) -> Result<Option<User>> {
         let filter = DocBuf::new().with("_id", &name.id());
-        Ok(match self.rows(USERS, filter.as_doc())?.first() {
+        Ok(match self.rows(USERS, filter.as_doc(), None)?.first() {
             // a document under another's id grants nothing
             Some(doc) => Some(User::read(doc.as_doc())?).filter(|user| user.name == *name),
             None => None,
@@ -216,7 +230,7 @@ impl Commands {
     /// Returns the users of a database, or of all; documents that are none are left out.
     pub fn users(&self, db: Option<&str>) -> Result<Vec<User>> {
         let filter = db.map_or_else(DocBuf::new, |db| DocBuf::new().with("db", db));
-        let rows = self.rows(USERS, filter.as_doc())?;
+        let rows = self.rows(USERS, filter.as_doc(), None)?;
         Ok(rows.iter().filter_map(|doc| User::read(doc.as_doc()).ok()).collect())
     }
 
@@ -260,7 +274,7 @@ impl Commands {
     /// Notes the version of the documents, which tools ask for.
     pub fn note_schema_version(&self) -> Result<()> {
         let doc = DocBuf::new().with("_id", "authSchema").with("currentVersion", SCHEMA_VERSION);
-        match self.rows(VERSION, DocBuf::new().with("_id", "authSchema").as_doc())?.is_empty() {
+        match self.rows(VERSION, DocBuf::new().with("_id", "authSchema").as_doc(), None)?.is_empty() {
             true => self.persist(&namespace(VERSION)?, doc.as_doc()),
             false => Ok(()),
         }
@@ -274,11 +288,27 @@ impl Commands {
         {
             return Ok(roles.clone());
         }
-        let rows = self.rows(ROLES, Doc::empty())?;
+        let rows = self.rows(ROLES, Doc::empty(), None)?;
         let roles = rows.iter().filter_map(|doc| Role::read(doc.as_doc()).ok());
         let roles: Arc<Roles> = Arc::new(roles.collect());
         self.accounts.cache.lock().roles = Some((generation, roles.clone()));
         Ok(roles)
+    }
+
+    /// Like [`Commands::identity`], of a user who is logged in. A router whose config servers cannot be reached goes on with what it
+    /// knows, until it asks the next time.
+    pub(super) fn identity_again(&self, user: &Identity) -> Result<Option<Arc<Identity>>> {
+        let generation = self.accounts.generation();
+        match self.identity(&user.name) {
+            Err(error) if self.router.is_some() => {
+                let attributes = DocBuf::new().with("user", &user.name.to_doc()).with("error", &error.message);
+                self.log.warn(events::USER_NOT_READ, "access", attributes);
+                let kept = Arc::new(user.kept(generation));
+                self.accounts.cache.lock().identities.insert(user.name.clone(), kept.clone());
+                Ok(Some(kept))
+            }
+            outcome => outcome,
+        }
     }
 
     /// Returns a user with what its roles grant now; None: there is no such user.
@@ -308,11 +338,7 @@ impl Commands {
         if self.accounts.any.load(Ordering::Acquire) {
             return Ok(true);
         }
-        let one = |collection| {
-            let spec = FindSpec { limit: Some(1), ..FindSpec::new(namespace(collection)?) };
-            let never = Interrupt::never();
-            Ok::<bool, Error>(!arbor_query::find(&Scope::of(&self.database), &spec, &never)?.all(&never)?.is_empty())
-        };
+        let one = |collection| Ok::<bool, Error>(!self.rows(collection, Doc::empty(), Some(1))?.is_empty());
         let any = one(USERS)? || one(ROLES)?;
         self.accounts.any.store(any, Ordering::Release);
         Ok(any)

@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
-use arbor_auth::{Action, Target};
+use arbor_auth::{Action, Target, UserName};
 use arbor_bson::display::shell_doc;
-use arbor_bson::{Code, DocBuf, SessionId};
+use arbor_bson::{Code, Doc, DocBuf, SessionId, ValueRef};
 use arbor_protocol::CommandInfo;
 use arbor_protocol::log::events;
+use arbor_protocol::operation::User;
 use arbor_protocol::request::NO_USER;
 
-use super::{Access, Needed};
+use super::{Access, Identity, Needed};
 use crate::execution::{Incoming, hidden};
 use crate::registry::Row;
 use crate::{Commands, Connection, Error, Result};
@@ -22,6 +23,7 @@ impl Commands {
     pub(crate) fn authorize(&self, connection: &mut Connection, row: &Row, request: &Incoming<'_>) -> Result<()> {
         let (info, _, access) = row;
         self.refresh_user(connection)?;
+        connection.on_behalf = on_behalf(connection.login.user.as_deref(), request.body)?;
         if matches!(access, Access::Open) {
             return Ok(());
         }
@@ -61,7 +63,7 @@ impl Commands {
             return Ok(());
         }
         let user = user.clone();
-        let now = self.identity(&user.name)?.filter(|now| now.id == user.id && now.may_connect(&connection.peer));
+        let now = self.identity_again(&user)?.filter(|now| now.id == user.id && now.may_connect(&connection.peer));
         match now {
             Some(now) => connection.login.user = Some(now),
             None => self.log_out(connection),
@@ -121,8 +123,22 @@ impl Commands {
 
     /// Returns the owner of the sessions that a connection begins.
     pub(crate) fn session_user(&self, connection: &Connection) -> [u8; 32] {
-        connection.login.user.as_ref().map_or(NO_USER, |user| user.digest)
+        connection.user().unwrap_or(NO_USER)
     }
+}
+
+/// Returns the user for whom a member of the cluster asks (`$audit`). Errors: others may not name one.
+fn on_behalf(user: Option<&Identity>, body: Doc<'_>) -> Result<Option<User>> {
+    let Some(given) = body.get("$audit") else { return Ok(None) };
+    if !user.is_some_and(|user| user.privileges().allow(Target::Cluster, Action::Impersonate)) {
+        return Err(Error::new(Code::UNAUTHORIZED, "Unauthorized use of impersonation metadata."));
+    }
+    let named = match given {
+        ValueRef::Document(given) => given.get("$impersonatedUser"),
+        _ => None,
+    };
+    let named = named.map(|named| UserName::read(named, "")).transpose()?;
+    Ok(named.map(|name| (name.digest(), name.to_doc())))
 }
 
 fn foreign_session() -> Error {

@@ -7,6 +7,7 @@ use arbor_protocol::transport::Peer;
 use uuid::Uuid;
 
 /// A user with everything that its roles grant, as read in one generation of users and roles.
+#[derive(Clone)]
 pub struct Identity {
     pub name: UserName,
     /// Tells a user from a later one of the same name.
@@ -41,6 +42,11 @@ impl Identity {
 
     pub fn is_system(&self) -> bool {
         self.name.is_system()
+    }
+
+    /// Returns the same, as read in a later generation.
+    pub(super) fn kept(&self, generation: u64) -> Identity {
+        Identity { generation, ..self.clone() }
     }
 
     /// Returns true if the user may use a connection with these ends.

@@ -7,6 +7,7 @@
 //! | `needed` | [`Needed`]: what one request touches, checked as it is found |
 //! | `namespaces` | what statements, pipelines and entries of an oplog touch |
 //! | `administration` | what the commands of users and roles need |
+//! | `sharding` | what the commands of a cluster need |
 //! | `accounts` | [`Accounts`]: users and roles in `admin`, and their cache |
 //! | `identity` | [`Identity`]: a user who is logged in |
 //! | `login` | conversations of SASL on a connection |
@@ -33,6 +34,7 @@ mod identity;
 mod login;
 mod namespaces;
 mod needed;
+pub(crate) mod sharding;
 
 pub use accounts::{Accounts, ClusterAuth, Keys};
 pub(crate) use accounts::{no_such_role, no_such_user};
@@ -43,7 +45,7 @@ pub(crate) use administration::{
 pub(crate) use certificate::X509;
 pub(crate) use column::Access;
 pub(crate) use failures::Failures;
-pub(crate) use identity::Identity;
+pub use identity::Identity;
 pub(crate) use login::{Login, Started, read_payload, unavailable};
 pub(crate) use namespaces::{
     aggregate, apply_ops, bulk_write, clone_as_capped, coll_mod, create, current_op, data_size, explain,

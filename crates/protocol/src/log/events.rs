@@ -62,6 +62,7 @@ events! {
     PROFILE_FAILED = Command 9_000_018 "An operation could not be added to system.profile",
     ADDRESS_REFUSED = Network 9_000_019 "Connection refused because its address has too many",
     ROLE_NOT_WRITTEN = Repl 9_000_020 "Cannot write the entries of a new role or configuration",
+    USER_NOT_READ = Access 9_000_021 "Could not fetch updated user privilege information; continuing to use old information",
     ETCD_STARTED = Repl 9_000_031 "etcd was started",
     ETCD_ENDED = Repl 9_000_032 "etcd ended, and is started again",
     ETCD_LINE = Repl 9_000_033 "etcd",

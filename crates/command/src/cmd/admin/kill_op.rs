@@ -21,8 +21,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             "Expected field \"op\" to have a value exactly representable as a 64-bit integer",
         ));
     }
+    // a router asks on behalf of a user only where that may not end the operations of others
     let id = id.max(0) as u64;
-    match call.server.permits(call.connection, Target::Cluster, Action::KillOp) {
+    let any = call.connection.on_behalf.is_none();
+    match any && call.server.permits(call.connection, Target::Cluster, Action::KillOp) {
         true => drop(call.server.operations.kill(id)),
         false if call.server.operations.kill_of(id, call.server.session_user(call.connection)) => {}
         false => return Err(Error::new(Code::UNAUTHORIZED, "Unauthorized")),

@@ -8,6 +8,7 @@ pub(crate) mod fsync;
 pub(crate) mod get_parameter;
 pub(crate) mod index_filters;
 pub(crate) mod kill_op;
+pub(crate) mod kill_operations;
 pub(crate) mod log_rotate;
 pub(crate) mod profile;
 pub(crate) mod query_settings;

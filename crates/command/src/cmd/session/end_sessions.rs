@@ -1,22 +1,27 @@
 //! `endSessions`: closes what the sessions left open.
 
-use arbor_bson::ArrayBuf;
+use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_protocol::arguments::is_present;
 use arbor_protocol::request;
 
 use crate::Result;
 use crate::call::Call;
+use crate::cmd::session::kill_sessions::on_shards;
 use crate::session::{self, SessionId};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    for session in session_ids(call)? {
+    let sessions = session_ids(call)?;
+    for session in sessions.iter().copied() {
         call.server.sessions.end(session);
         call.database().cursors.kill_session(&session::bytes(session));
         if call.connection.session_touched.is_some_and(|(touched, _)| touched == session) {
             call.connection.session_touched = None;
         }
     }
+    let named: Vec<DocBuf> = sessions.iter().map(|session| session.to_doc()).collect();
+    // a shard that cannot be reached ends them by itself, in time
+    let _ = on_shards(call, "endSessions", &named.iter().collect());
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `killSessions`, `killAllSessions` and `killAllSessionsByPattern`: end sessions together with what runs in them.
 
 use arbor_auth::{Action, Target, UserName};
-use arbor_bson::{ArrayBuf, Doc, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_protocol::arguments::{Field, is_present, present};
 use arbor_protocol::request::{self, NO_USER};
 
@@ -19,10 +19,19 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             let own = call.server.session_user(call.connection);
             let any = call.server.permits(call.connection, Target::Cluster, Action::KillAnySession);
             kill_chosen(call, |session| any || session.user == own);
+            let uid = ValueRef::Binary { subtype: 0, bytes: &own };
+            let patterns: ArrayBuf = (!any).then(|| DocBuf::new().with("uid", uid)).iter().collect();
+            on_shards(call, "killAllSessionsByPattern", &patterns)
         }
-        false => named.into_iter().for_each(|session| kill(call, session)),
+        false => {
+            named.iter().for_each(|session| kill(call, *session));
+            on_shards(
+                call,
+                "killSessions",
+                &named.iter().map(|session| session.to_doc()).collect::<Vec<_>>().iter().collect(),
+            )
+        }
     }
-    Ok(())
 }
 
 /// `[{ user, db }]`; without users: all.
@@ -36,7 +45,7 @@ pub(crate) fn run_all(call: &mut Call<'_>) -> Result<()> {
     let users = call.field(call.info.name).documents((&given).into())?;
     let named = users.iter().map(|doc| owner("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
     kill_chosen(call, |session| named.is_empty() || named.contains(&session.user));
-    Ok(())
+    on_shards(call, call.info.name, &given)
 }
 
 /// `[{ lsid } | { uid } | { users, roles }]`; without patterns: all.
@@ -45,7 +54,8 @@ pub(crate) fn run_by_pattern(call: &mut Call<'_>) -> Result<()> {
     let patterns = call.field(call.info.name).documents(call.target())?;
     let patterns = patterns.into_iter().map(Pattern::parse).collect::<Result<Vec<_>>>()?;
     kill_chosen(call, |session| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(session)));
-    Ok(())
+    let given: ArrayBuf = call.field(call.info.name).array(call.target())?.iter().collect();
+    on_shards(call, call.info.name, &given)
 }
 
 /// Which sessions are meant.
@@ -103,6 +113,14 @@ fn owner(command: &str, doc: Doc<'_>) -> Result<[u8; 32]> {
     let user = user.ok_or_else(|| Field::new(command, "user").missing())?;
     let db = db.ok_or_else(|| Field::new(command, "db").missing())?;
     Ok(if user.is_empty() && db.is_empty() { NO_USER } else { UserName::new(user, db).digest() })
+}
+
+/// Lets the shards of a router do the same.
+pub(crate) fn on_shards(call: &Call<'_>, command: &str, chosen: &ArrayBuf) -> Result<()> {
+    match &call.server.router {
+        Some(router) => router.broadcast(&DocBuf::new().with(command, chosen), &call.interrupt),
+        None => Ok(()),
+    }
 }
 
 fn kill_chosen(call: &Call<'_>, chosen: impl Fn(SessionId) -> bool) {

@@ -1,0 +1,69 @@
+//! Rights that the commands of a cluster need: the actions that MongoDB has for them, and writes of the collections of `config` that some
+//! of them stand for.
+
+use arbor_auth::Action::{self, *};
+use arbor_auth::Target;
+use arbor_bson::ValueRef;
+
+use super::Needed;
+use crate::execution::Incoming;
+
+/// Returns the database or namespace behind the command's name; the empty text stands for all databases.
+fn named<'a>(request: &Incoming<'a>) -> &'a str {
+    match request.body.first() {
+        Some((_, ValueRef::String(name) | ValueRef::Symbol(name))) => name,
+        _ => "",
+    }
+}
+
+fn on_config(needed: &mut Needed<'_>, collection: &str, action: Action) {
+    needed.on_collection("config", collection, action);
+}
+
+pub(crate) fn of_database(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_database(named(request), EnableSharding);
+}
+
+pub(crate) fn shard_collection(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), EnableSharding);
+}
+
+pub(crate) fn move_chunk(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), MoveChunk);
+}
+
+pub(crate) fn move_primary(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_database(named(request), MoveChunk);
+}
+
+/// Who moves chunks splits them as well.
+pub(crate) fn split(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    let namespace = named(request);
+    let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+    if !needed.may(Target::Collection { db, collection }, SplitChunk) {
+        needed.on_namespace(namespace, MoveChunk);
+    }
+}
+
+pub(crate) fn shard_version(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), GetShardVersion);
+}
+
+pub(crate) fn zone_of_shard(_: &Incoming<'_>, needed: &mut Needed<'_>) {
+    on_config(needed, "shards", Update);
+}
+
+pub(crate) fn zone_of_range(_: &Incoming<'_>, needed: &mut Needed<'_>) {
+    on_config(needed, "shards", Find);
+    for action in [Find, Update, Remove] {
+        on_config(needed, "tags", action);
+    }
+}
+
+pub(crate) fn balancer_switch(_: &Incoming<'_>, needed: &mut Needed<'_>) {
+    on_config(needed, "settings", Update);
+}
+
+pub(crate) fn balancer_status(_: &Incoming<'_>, needed: &mut Needed<'_>) {
+    on_config(needed, "settings", Find);
+}
