@@ -64,7 +64,7 @@ class Router:
         return f"mongodb://127.0.0.1:{self.port}/"
 
     def client(self, **options):
-        return pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=10_000, **options)
+        return pymongo.MongoClient(self.uri, **{"serverSelectionTimeoutMS": 10_000, **options})
 
 
 class Cluster:

@@ -2,6 +2,8 @@
 through the router is the user's own, and ends on the shards when it ends on the router."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 
@@ -229,25 +231,43 @@ def test_what_a_user_kills_on_the_router_ends_on_the_shards(guarded, admin, ann,
     until(lambda: not shown(admin, "by shard"))
 
 
-@pytest.mark.parametrize("way", ["killOp", "killSessions", "maxTimeMS", "disconnect"])
-def test_what_ends_on_the_router_ends_on_the_shards(guarded, admin, way):
-    comment = f"ended by {way}"
-    with guarded.user("ann", serverMonitoringMode="poll") as client:
-        options = {"maxTimeMS": 3_000} if way == "maxTimeMS" else {}
-        running = Running(client, "many", comment, **options)
-        found = until(lambda: len(ops := shown(admin, comment)) == 2 and ops, "both shards run it")
-        if way == "killOp":
-            (local,) = shown(admin, comment, localOps=True)
-            admin.admin.command("killOp", op=local["opid"])
-        elif way == "killSessions":
-            admin.admin.command("killAllSessionsByPattern", [{"lsid": found[0]["lsid"]}])
-        elif way == "disconnect":
-            client.close()
-        code = running.ended() if way != "disconnect" else None
-        assert code in {"killOp": (INTERRUPTED,), "killSessions": (INTERRUPTED,), "maxTimeMS": (TIME_EXPIRED,)}.get(way, (None,))
-        until(lambda: not shown(admin, comment) and not shown(admin, comment, localOps=True), "all of them end")
-        if way == "disconnect":
-            running.ended()
+def end_by_kill_op(admin, _, comment):
+    (local,) = shown(admin, comment, localOps=True)
+    admin.admin.command("killOp", op=local["opid"])
+
+
+def end_by_session(admin, operation, _):
+    admin.admin.command("killAllSessionsByPattern", [{"lsid": operation["lsid"]}])
+
+
+@pytest.mark.parametrize("way", [end_by_kill_op, end_by_session, None])
+def test_what_ends_on_the_router_ends_on_the_shards(admin, ann, way):
+    comment = f"ended by {getattr(way, '__name__', 'time')}"
+    running = Running(ann, "many", comment, **({} if way else {"maxTimeMS": 3_000}))
+    found = until(lambda: len(ops := shown(admin, comment)) == 2 and ops, "both shards run it")
+    if way:
+        way(admin, found[0], comment)
+    assert running.ended() == (INTERRUPTED if way else TIME_EXPIRED)
+    until(lambda: not everywhere(admin, comment), "all of them end")
+
+
+def everywhere(admin, comment):
+    return shown(admin, comment) + shown(admin, comment, localOps=True)
+
+
+def test_what_its_client_has_left_ends_on_the_shards(guarded, admin):
+    script = f"""if True:
+        import pymongo
+        client = pymongo.MongoClient({guarded.routers[0].uri!r}, username="ann", password="secret", authSource="app")
+        client.app.command({{"aggregate": "many", "pipeline": {SLOW!r}, "cursor": {{}}, "comment": "left"}})
+    """
+    client = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        until(lambda: len(shown(admin, "left")) == 2, "both shards run it")
+    finally:
+        client.kill()
+        client.wait()
+    until(lambda: not everywhere(admin, "left"), "all of them end")
 
 
 def test_an_ended_session_leaves_nothing_on_the_shards(guarded, admin, ann):
