@@ -1,6 +1,6 @@
 //! `arbor check`: verifies a directory that no server works on. The log is replayed first, as at any start.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use arbor_engine::MemberState;
@@ -24,20 +24,24 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
+    verify(Path::new(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str)))
+}
+
+/// Errors: there are problems, which were printed; or the directory does not open.
+pub(crate) fn verify(path: &Path) -> Result<(), Failure> {
     let pace = Pace {
         commit_interval: Duration::from_millis(100),
         checkpoint_interval: Duration::from_secs(60),
         cache_bytes: Sizes::of(&Settings::default()).cache(),
-        history: oplog::retention_of_directory(&path),
+        history: oplog::retention_of_directory(path),
     };
     // The directory knows its engine; if this build lacks it, opening as another says so.
-    let written = directory::engine_of(&path).unwrap_or_default();
+    let written = directory::engine_of(path).unwrap_or_default();
     let engines = Engines::of_directory(Some(&written));
     check_file(&path.join(USUAL))?;
     check_pages(&path.join("lmdb"))?;
-    let part = if arbor_repl::is_of_several(&path) { Part::OfSeveral } else { Part::Own };
-    let storage = Storage::open(Directory::open(&path, engines.home)?, &engines, &pace, part)?;
+    let part = if arbor_repl::is_of_several(path) { Part::OfSeveral } else { Part::Own };
+    let storage = Storage::open(Directory::open(path, engines.home)?, &engines, &pace, part)?;
     let bad = check_all(&storage.store)? + unavailable(&storage);
     storage.close()?;
     match bad {

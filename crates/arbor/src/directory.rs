@@ -3,7 +3,7 @@
 //! | name | what |
 //! |---|---|
 //! | `arbor.lock` | held by the one process that works on the directory; its text is the process id |
-//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue), the release that made the directory, and the CRC-32C of the lines before, one `key = value` per line; releases up to 2026-11-22 wrote no checksum |
+//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue), the release that made the directory, `id` (32 hexadecimal digits; added to directories of releases up to 2026-11-23), and the CRC-32C of the lines before, one `key = value` per line; releases up to 2026-11-22 wrote no checksum |
 //! | `arbor.replset` | what the members of its replica set agreed on (written by `command`) |
 //! | `log/` | the commit log |
 //! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
@@ -33,6 +33,8 @@ const FOREIGN_FILES: &[&str] =
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub path: PathBuf,
+    /// Differs from that of every other directory; copies of the directory have it too.
+    pub id: String,
     _lock: Box<dyn Lock>,
 }
 
@@ -49,16 +51,28 @@ impl Directory {
         }
         let lock = lock(path)?;
         let identity = path.join("arbor.format");
-        match std::fs::read_to_string(&identity) {
-            Ok(text) => check_identity(path, &text, engine)?,
+        let written = match std::fs::read_to_string(&identity) {
+            Ok(text) => {
+                check_identity(path, &text, engine)?;
+                text
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 refuse_foreign(path)?;
-                write_identity(path, &identity, engine)
-                    .map_err(|error| cannot(path, "write arbor.format into", &error))?;
+                format!("format = {FORMAT}\nengine = {engine}\ncreated_by = {}\n", env!("CARGO_PKG_VERSION"))
             }
             Err(error) => return Err(cannot(path, "read arbor.format in", &error)),
-        }
-        Ok(Directory { path: path.to_owned(), _lock: lock })
+        };
+        let id = match value_of(&written, "id") {
+            Some(id) => id.to_owned(),
+            None => {
+                let id = uuid::Uuid::new_v4().simple().to_string();
+                let lines = written.split_once("checksum").map_or(&*written, |(lines, _)| lines);
+                write_identity(path, &identity, &format!("{lines}id = {id}\n"))
+                    .map_err(|error| cannot(path, "write arbor.format into", &error))?;
+                id
+            }
+        };
+        Ok(Directory { path: path.to_owned(), id, _lock: lock })
     }
 
     pub(crate) fn log(&self) -> PathBuf {
@@ -157,11 +171,10 @@ fn refuse_foreign(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the identity atomically: into another file, which is synced and renamed.
-fn write_identity(path: &Path, identity: &Path, engine: &str) -> std::io::Result<()> {
+fn write_identity(path: &Path, identity: &Path, lines: &str) -> std::io::Result<()> {
     let temporary = path.join("arbor.format.new");
     let mut file = std::fs::File::create(&temporary)?;
-    let lines = format!("format = {FORMAT}\nengine = {engine}\ncreated_by = {}\n", env!("CARGO_PKG_VERSION"));
-    file.write_all(with_checksum(&lines).as_bytes())?;
+    file.write_all(with_checksum(lines).as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&temporary, identity)?;
     std::fs::File::open(path)?.sync_all()
@@ -186,8 +199,10 @@ mod tests {
         let (code, message) = open(dir.path(), "lmdb").unwrap_err();
         assert_eq!(code, 100);
         assert!(message.contains(&std::process::id().to_string()), "{message}");
+        let id = directory.id.clone();
+        assert_eq!(id.len(), 32);
         drop(directory);
-        open(dir.path(), "lmdb").unwrap();
+        assert_eq!(open(dir.path(), "lmdb").unwrap().id, id);
     }
 
     #[test]
@@ -203,7 +218,8 @@ mod tests {
             assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_DIRECTORY, "flipped at {at}");
         }
         std::fs::write(&identity, "format = 1\nengine = lmdb\ncreated_by = 0.1.0\n").unwrap();
-        open(dir.path(), "lmdb").unwrap();
+        let id = open(dir.path(), "lmdb").unwrap().id;
+        assert_eq!(open(dir.path(), "lmdb").unwrap().id, id, "an old directory gets an identity, and keeps it");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
+//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
 //!
 //! | file | what |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `allocator` | jemalloc |
 //! | `background` | `--fork` |
+//! | `backup/` | backs up a running server, and restores |
 //! | `check` | verifies a directory offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a directory; carries a damaged one over into a new directory |
 //! | `descriptors` | how many files and connections may be open |
@@ -25,6 +26,7 @@
 mod allocator;
 mod audit;
 mod background;
+mod backup;
 mod check;
 mod cluster;
 mod config;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("route", matches)) => ended(route::run(matches)),
+        Some(("backup", matches)) => ended(backup::run(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("inspect", matches)) => ended(inspect::run(matches)),
         Some(("salvage", matches)) => ended(salvage::run(matches)),
@@ -90,6 +93,7 @@ fn cli() -> Command {
         .subcommand(config::serve_command())
         .subcommand(cluster::command())
         .subcommand(config::route_command())
+        .subcommand(backup::command())
         .subcommand(check::command())
         .subcommand(inspect::command())
         .subcommand(salvage::command())

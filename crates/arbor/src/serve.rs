@@ -116,6 +116,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         Some(replication) if replication.is_initiated() => Part::Own,
         Some(_) => Part::OwnUnlessEmpty,
     };
+    let options = options(&settings, &listeners, &directory);
     let storage = Storage::open(directory, &engines, &pace, opening)?;
     let engine = storage.transactions.engine().clone();
     let monitor = start_monitor(budget, engine, stop.clone()).map_err(Failure::cannot_start)?;
@@ -125,7 +126,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let router = open_router(&settings, &listeners, &dialer)?;
     let host = Process { metrics, stop: stop.clone(), bell, tls, settings: settings.clone(), dialer };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
-    let commands = Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host));
+    let commands = Commands::new(database, log.clone(), parameters, options, Box::new(host));
     let commands = commands.with_replication(replication).with_membership(membership).with_accounts(accounts);
     let commands = commands.as_shard(settings.is_shard).as_config_server(settings.is_config_server).with_router(router);
     let commands = Arc::new(commands.with_audit(audit.clone()));
@@ -337,13 +338,14 @@ fn welcome(settings: &Settings, port: u16) {
     );
 }
 
-fn options(settings: &Settings, listeners: &Listeners) -> Options {
+fn options(settings: &Settings, listeners: &Listeners, directory: &Directory) -> Options {
     Options {
         commit: crate::version::COMMIT,
         build: crate::version::long(),
         argv: config::without_secrets(std::env::args()),
         parsed: config::nested(&settings.given),
         dbpath: settings.dbpath.clone(),
+        directory_id: directory.id.clone(),
         port: port_of(settings, listeners),
         slow_ms: settings.slow_ms,
         slow_sample_rate: settings.slow_sample_rate,

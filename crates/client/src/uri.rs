@@ -13,6 +13,8 @@ use crate::{ClientError, Credential, Mechanism, Options, Tls, TlsOptions, Trust}
 pub struct Uri {
     /// `host:port` of the first host.
     pub address: String,
+    /// `host:port` of all hosts.
+    pub addresses: Vec<String>,
     pub database: Option<String>,
     options: Options,
 }
@@ -34,9 +36,8 @@ impl Uri {
         let (rest, text_of_query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, hosts) = hosts.rsplit_once('@').map_or((None, hosts), |(user, hosts)| (Some(user), hosts));
-        let host = hosts.split(',').next().filter(|host| !host.is_empty()).ok_or_else(|| wrong("no host"))?;
-        let has_port = host.rsplit_once(':').is_some_and(|(before, _)| !before.contains(':') || before.ends_with(']'));
-        let address = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
+        let addresses: Vec<String> = hosts.split(',').filter(|host| !host.is_empty()).map(with_port).collect();
+        let address = addresses.first().cloned().ok_or_else(|| wrong("no host"))?;
         let mut query = Query::default();
         for (name, value) in text_of_query.split('&').filter_map(|pair| pair.split_once('=')) {
             let value = decoded(value).map_err(|what| wrong(&what))?;
@@ -49,12 +50,17 @@ impl Uri {
         if options.by_certificate && (options.tls.is_none() || options.credential.is_some()) {
             return Err(wrong("MONGODB-X509 needs tls=true with a certificate, and no user with a password"));
         }
-        Ok(Uri { address, database, options })
+        Ok(Uri { address, addresses, database, options })
     }
 
     pub fn options(&self) -> Options {
         self.options.clone()
     }
+}
+
+fn with_port(host: &str) -> String {
+    let has_port = host.rsplit_once(':').is_some_and(|(before, _)| !before.contains(':') || before.ends_with(']'));
+    if has_port { host.to_owned() } else { format!("{host}:{PORT}") }
 }
 
 /// Query string after the `?`.

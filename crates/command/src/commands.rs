@@ -42,6 +42,8 @@ pub struct Options {
     /// Settings under their YAML names, nested.
     pub parsed: DocBuf,
     pub dbpath: PathBuf,
+    /// Identity of the data directory.
+    pub directory_id: String,
     pub port: u16,
     /// Milliseconds from which a request is logged; negative: none is.
     pub slow_ms: i32,
@@ -102,7 +104,7 @@ pub struct Commands {
     pub(crate) sessions: Arc<Sessions>,
     /// Another member has changed settings that are cached here.
     pub(crate) settings_changed: Arc<AtomicBool>,
-    /// States that are held for members that fetch trees.
+    /// States that are held for backups, and for members that fetch trees.
     pub(crate) trees: Source,
     pub(crate) fail_points: FailPoints,
     pub(crate) started: Instant,

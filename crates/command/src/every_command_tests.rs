@@ -154,6 +154,9 @@ static CASES: &[Case] = &[
     ]),
     fails("{appendOplogNote: 1, data: {}}", NO_REPLICATION, &[]),
     succeeds("{applyOps: []}", "applied results", &[("applyOps", "5", TYPE_MISMATCH)]),
+    succeeds("{arborBackup: 1, begin: true}", "snapshot position epoch time trees deployment host version home collections", &[
+        ("begin", "'x'", TYPE_MISMATCH), ("snapshot", "'x'", TYPE_MISMATCH), ("after", "5", TYPE_MISMATCH),
+    ]),
     succeeds("{beginTransaction: 1}", "", &[]),
     succeeds("{buildInfo: 1}", "version gitVersion versionArray maxBsonObjectSize storageEngines", &[]),
     succeeds("{buildinfo: 1}", "version versionArray maxBsonObjectSize", &[]),

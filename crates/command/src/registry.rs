@@ -44,6 +44,7 @@ static COMMANDS: &[Row] = &[
     (read("aggregate", "Runs an aggregation pipeline").writing().v1(), crud::aggregate::run, By(access::aggregate)),
     (slow("appendOplogNote", "Writes a note into the oplog").admin().writing(), repl::append_oplog_note::run, Cluster(Action::AppendOplogNote)),
     (slow("applyOps", "Does what entries of an oplog say").writing(), repl::apply_ops::run, By(access::apply_ops)),
+    (slow("arborBackup", "The trees of the server at one moment, for a backup").admin(), admin::arbor_backup::run, By(access::backup)),
     (slow("authenticate", "Logs in by certificate").v1().lenient().secret(), users::authenticate::run, Open),
     (slow("autoCompact", "Compacts all collections in the background").admin(), admin::auto_compact::run, Cluster(Action::Compact)),
     (slow("beginTransaction", "Begins a transaction of this connection (TokuMX)"), session::begin_transaction::run, LoggedIn),

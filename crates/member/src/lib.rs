@@ -39,6 +39,7 @@ mod sync;
 pub use dial::{Credentials, Dialer};
 pub use handle::{Handle, Setup};
 pub use heartbeat::Heard;
+pub use loads::{Connect, RemotePeer};
 pub use protocol::{Ask, COMMAND, ask};
 pub use shown::{Coordinators, Peer, Place, Server};
 pub use sync::SyncStatus;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
 use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_client::Client;
+use arbor_client::{Client, ClientError};
 use arbor_txn::fetch::{Begun, Peer, PeerError, TreeFacts};
 use arbor_txn::{Transactions, TreeOptions};
 use parking_lot::Mutex;
@@ -60,16 +60,35 @@ pub(crate) fn fetch(
     }
 }
 
-/// Another member as the source of trees.
-pub(crate) struct RemotePeer {
+/// Connects to the server that a [`RemotePeer`] is.
+pub type Connect = Box<dyn Fn() -> Result<Client, ClientError> + Send + Sync>;
+
+/// Another server as the source of trees.
+pub struct RemotePeer {
     host: String,
-    dialer: Dialer,
+    /// `_arborTree`, or one with the same fields.
+    command: &'static str,
+    connect: Connect,
     connection: Mutex<Option<Client>>,
 }
 
 impl RemotePeer {
     pub(crate) fn new(host: &str, dialer: &Dialer) -> RemotePeer {
-        RemotePeer { host: host.to_owned(), dialer: dialer.clone(), connection: Mutex::new(None) }
+        let (dialer, address) = (dialer.clone(), host.to_owned());
+        RemotePeer::over(host, COMMAND, Box::new(move || dialer.connect(&address, REPLY_TIMEOUT)))
+    }
+
+    /// A server that answers `command` as members answer `_arborTree`.
+    pub fn over(host: &str, command: &'static str, connect: Connect) -> RemotePeer {
+        RemotePeer { host: host.to_owned(), command, connect, connection: Mutex::new(None) }
+    }
+
+    /// Like [`Peer::begin`], with the whole reply.
+    pub fn begin_described(&self) -> Result<(Begun, DocBuf), PeerError> {
+        let reply = self.ask(&DocBuf::new().with(self.command, 1).with("begin", true))?;
+        let state = begun(reply.as_doc());
+        let state = state.ok_or_else(|| PeerError::Failed(format!("{}: the reply is no state", self.host)))?;
+        Ok((state, reply))
     }
 
     fn ask(&self, command: &DocBuf) -> Result<DocBuf, PeerError> {
@@ -77,7 +96,7 @@ impl RemotePeer {
         let mut connection = self.connection.lock();
         let mut client = match connection.take() {
             Some(client) => client,
-            None => self.dialer.connect(&self.host, REPLY_TIMEOUT).map_err(failed)?,
+            None => (self.connect)().map_err(failed)?,
         };
         let reply = client.command("admin", command).map_err(failed)?.doc.to_buf();
         *connection = Some(client);
@@ -117,12 +136,12 @@ fn begun(doc: Doc<'_>) -> Option<Begun> {
 
 impl Peer for RemotePeer {
     fn begin(&self) -> Result<Begun, PeerError> {
-        let reply = self.ask(&DocBuf::new().with(COMMAND, 1).with("begin", true))?;
-        begun(reply.as_doc()).ok_or_else(|| PeerError::Failed(format!("{}: the reply is no state", self.host)))
+        self.begin_described().map(|(begun, _)| begun)
     }
 
     fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
-        let mut command = DocBuf::new().with(COMMAND, 1).with("snapshot", snapshot as i64).with("tree", tree.0 as i64);
+        let mut command =
+            DocBuf::new().with(self.command, 1).with("snapshot", snapshot as i64).with("tree", tree.0 as i64);
         if let Some(bytes) = after {
             command.append("after", ValueRef::Binary { subtype: 0, bytes });
         }
@@ -136,7 +155,7 @@ impl Peer for RemotePeer {
     }
 
     fn end(&self, snapshot: u64) {
-        let command = DocBuf::new().with(COMMAND, 1).with("snapshot", snapshot as i64).with("end", true);
+        let command = DocBuf::new().with(self.command, 1).with("snapshot", snapshot as i64).with("end", true);
         // It expires in any case.
         let _expires = self.ask(&command);
     }

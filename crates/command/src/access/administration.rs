@@ -1,4 +1,4 @@
-//! Rights that the commands of users and roles need: the right to grant is asked for on the database of each role that is granted,
+//! Rights that a backup and the commands of users and roles need: the right to grant is asked for on the database of each role that is granted,
 //! and on each database whose privileges are.
 
 use arbor_auth::Action::{self, *};
@@ -38,6 +38,19 @@ fn on_restrictions(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     if has(request, Restrictions::FIELD) {
         needed.on_database(request.db, SetAuthenticationRestriction);
     }
+}
+
+/// Needs what the role `backup` has: a backup holds every collection, users and their digests too.
+pub(crate) fn backup(_: &Incoming<'_>, needed: &mut Needed<'_>) {
+    // No database has that name: only a privilege on all of them permits it.
+    needed.on_collection("any database", "any", Find);
+    for db in ["config", "local"] {
+        needed.on_collection(db, "any", Find);
+    }
+    for collection in ["system.users", "system.roles"] {
+        needed.on_collection("admin", collection, Find);
+    }
+    needed.on_cluster(AppendOplogNote);
 }
 
 pub(crate) fn create_user(request: &Incoming<'_>, needed: &mut Needed<'_>) {

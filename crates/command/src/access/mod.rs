@@ -39,7 +39,7 @@ pub(crate) mod sharding;
 pub use accounts::{Accounts, ClusterAuth, Keys};
 pub(crate) use accounts::{no_such_role, no_such_user};
 pub(crate) use administration::{
-    create_role, create_user, grant_privileges_to_role, grant_roles, merge_authz_collections,
+    backup, create_role, create_user, grant_privileges_to_role, grant_roles, merge_authz_collections,
     revoke_privileges_from_role, revoke_roles, roles_info, update_role, update_user, users_info,
 };
 pub(crate) use certificate::X509;

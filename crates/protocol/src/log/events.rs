@@ -76,6 +76,7 @@ events! {
     INITIAL_SYNC_ENDED = Repl 9_000_044 "Initial sync is done",
     INITIAL_SYNC_FAILED = Repl 9_000_045 "An attempt of the initial sync failed; it is tried again",
     TREE_FETCH_FAILED = Repl 9_000_046 "A tree of another member could not be fetched; it is tried again",
+    BACKUP_BEGUN = Storage 9_000_047 "A backup begins: the state of this moment is held",
     RANGE_NOT_DELETED = Storage 9_000_050 "Documents of a range that has left could not be deleted; it is tried again",
 }
 

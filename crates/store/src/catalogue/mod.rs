@@ -336,6 +336,26 @@ pub(crate) struct Loaded {
     pub unfinished: Vec<UnfinishedBuild>,
 }
 
+/// The collections and views that a view shows, in order; `None`: it is a view.
+pub(crate) fn listed(view: &(impl View + ?Sized), home: &str) -> Result<Vec<(Namespace, Option<Collection>)>> {
+    let mut cursor = view.cursor(CATALOGUE)?;
+    let (mut listed, mut valid) = (Vec::new(), cursor.first()?);
+    while valid {
+        if let Some((prefix @ (&COLLECTION_PREFIX | &VIEW_PREFIX), name)) = cursor.key().split_first() {
+            let name = String::from_utf8_lossy(name);
+            let namespace = Namespace::parse(&name).map_err(|error| corrupt(&name, error.to_string()))?;
+            let is_view = *prefix == VIEW_PREFIX;
+            let collection = match is_view {
+                true => None,
+                false => Some(decode_collection(view, namespace.clone(), cursor.value(), home)?),
+            };
+            listed.push((namespace, collection));
+        }
+        valid = cursor.next()?;
+    }
+    Ok(listed)
+}
+
 /// Entries without an engine are those of `home`.
 pub(crate) fn load(view: &impl View, home: &str) -> Result<Loaded> {
     let Loaded { mut catalogue, mut interrupted, mut unfinished } = Loaded::default();

@@ -23,6 +23,11 @@ impl Store {
             None => Ok(Some(Arc::new(then))),
         }
     }
+
+    /// Returns the collections and views of a view, in order; `None`: it is a view.
+    pub fn listed_in(&self, view: &(impl View + ?Sized)) -> Result<Vec<(Namespace, Option<Collection>)>> {
+        catalogue::listed(view, self.options.trees.home)
+    }
 }
 
 impl Collection {

@@ -20,7 +20,8 @@ const HEAD_BYTES: usize = 9;
 /// Compression that costs less than the network saves.
 const LEVEL: i32 = 1;
 
-pub(crate) type Row = (Vec<u8>, Vec<u8>);
+/// Key and value.
+pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Number and checksum of rows, in order: CRC-32C over the length (u32, little-endian) and the bytes of each key and value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +78,8 @@ impl BlockWriter {
     }
 }
 
-/// The rows of a received block, and whether it is the last one. Errors: the reason why its bytes are not a block.
-pub(crate) fn decode(block: &[u8]) -> Result<(Vec<Row>, bool), &'static str> {
+/// Returns the rows of a received block, and whether it is the last one. Errors: the reason why its bytes are not a block.
+pub fn decode(block: &[u8]) -> Result<(Vec<Row>, bool), &'static str> {
     let (head, compressed) = block.split_first_chunk::<HEAD_BYTES>().ok_or("the block is cut short")?;
     let [a, b, c, d, last, raw_bytes @ ..] = *head;
     if crc32c::crc32c(&block[4..]) != u32::from_le_bytes([a, b, c, d]) {

@@ -3,10 +3,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `block.rs` | byte layout of the rows on the way |
-//! | `source.rs` | [`Source`]: snapshots that are held for others, and their trees block by block; [`Peer`] |
+//! | `source.rs` | [`Source`]: snapshots that are held for others and for backups, and their trees block by block; [`Peer`] |
 //! | `rows.rs` | the rows of a peer's tree, checked |
 //! | `loads.rs` | [`Loads`]: trees that came past the log, as the primary has them fetched and the others fetch them |
-//! | `sync.rs`, `marker.rs` | initial sync: all trees of a peer take the place of what is here |
+//! | `sync.rs`, `marker.rs` | initial sync: all trees of a peer, or of a backup, take the place of what is here |
 //!
 //! - G1: a member acknowledges a record that refers to a load only with the load on its disk (R10). The number of a load is that of its
 //!   tree: a tree is filled once, and ids are never used again.
@@ -22,7 +22,7 @@ mod rows;
 mod source;
 pub(crate) mod sync;
 
-pub use block::RowsChecksum;
+pub use block::{Row, RowsChecksum, decode as decode_block};
 pub use loads::{LoadListener, Loads};
 pub use marker::{SYNCING_FILE, SyncMarker};
 pub use source::{Begun, Peer, PeerError, Source, TreeFacts};

@@ -69,7 +69,7 @@ struct PeerSnapshot {
     used: Instant,
 }
 
-/// Serves the trees of this member to others. Also the peer of a test, or of a member in the same process.
+/// Serves the trees of this member to others, and to backups. Also the peer of a test, or of a member in the same process.
 pub struct Source {
     transactions: Arc<Transactions>,
     held: Mutex<HashMap<u64, PeerSnapshot>>,
@@ -123,7 +123,33 @@ impl Source {
         Ok(Begun { snapshot, position, epoch, time, trees })
     }
 
-    fn view(&self, snapshot: u64) -> Option<Arc<ReadView>> {
+    /// Holds a state that may be restored: one that was, and is on the disk.
+    ///
+    /// Errors: `Failed` while trees of this member are ahead of the others (G2).
+    pub fn begin_backup(&self) -> Result<Begun, PeerError> {
+        self.check_settled()?;
+        let begun = self.begin()?;
+        let durable = self.transactions.make_durable(Some(begun.position)).map_err(failed);
+        match durable.and_then(|()| self.check_settled()) {
+            Ok(()) => Ok(begun),
+            Err(error) => {
+                self.end(begun.snapshot);
+                Err(error)
+            }
+        }
+    }
+
+    fn check_settled(&self) -> Result<(), PeerError> {
+        match self.transactions.loads().unreadable_until() {
+            Some(until) => Err(PeerError::Failed(format!(
+                "trees of this member are ahead of the others until position {until}; try again, or take another member"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what a held snapshot shows. `None`: it is not held any more.
+    pub fn view(&self, snapshot: u64) -> Option<Arc<ReadView>> {
         let mut held = self.held.lock();
         let held = held.get_mut(&snapshot)?;
         held.used = Instant::now();

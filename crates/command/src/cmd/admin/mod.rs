@@ -1,5 +1,6 @@
 //! Settings of the running server, users, and work that an administrator asks for.
 
+pub(crate) mod arbor_backup;
 pub(crate) mod auto_compact;
 pub(crate) mod cluster_parameter;
 pub(crate) mod compact;

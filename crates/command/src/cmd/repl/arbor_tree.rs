@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use arbor_base::TreeId;
 use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
-use arbor_txn::fetch::{Begun, Peer, PeerError, TreeFacts};
+use arbor_txn::fetch::{Begun, Peer, PeerError, Source, TreeFacts};
 
 use crate::call::Call;
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 pub(crate) const HELD_IDLE: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
-struct Asked<'d> {
+pub(crate) struct Asked<'d> {
     begins: bool,
     ends: bool,
     snapshot: Option<u64>,
@@ -32,10 +32,19 @@ struct Asked<'d> {
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let asked = parse(call)?;
     call.replication()?;
+    serve(call, &asked, |source| Ok(begun(&source.begin().map_err(failed)?)))
+}
+
+/// Answers a request; `begin` has a state held and describes it.
+pub(crate) fn serve(
+    call: &mut Call<'_>,
+    asked: &Asked<'_>,
+    begin: impl FnOnce(&Source) -> Result<DocBuf>,
+) -> Result<()> {
     let source = &call.server.trees;
     source.expire(HELD_IDLE);
-    call.reply = match asked {
-        Asked { begins: true, .. } => begun(&source.begin().map_err(failed)?),
+    call.reply = match *asked {
+        Asked { begins: true, .. } => begin(source)?,
         Asked { ends: true, snapshot: Some(snapshot), .. } => {
             source.end(snapshot);
             DocBuf::new()
@@ -48,12 +57,15 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
                 Err(error) => return Err(failed(error)),
             }
         }
-        _ => return Err(Error::bad_value("_arborTree begins, asks for a tree of a snapshot, or ends one")),
+        _ => {
+            let text = format!("{} begins, asks for a tree of a snapshot, or ends one", call.info.name);
+            return Err(Error::bad_value(text));
+        }
     };
     Ok(())
 }
 
-fn parse<'d>(call: &Call<'d>) -> Result<Asked<'d>> {
+pub(crate) fn parse<'d>(call: &Call<'d>) -> Result<Asked<'d>> {
     let mut asked = Asked::default();
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -70,11 +82,11 @@ fn parse<'d>(call: &Call<'d>) -> Result<Asked<'d>> {
     Ok(asked)
 }
 
-fn failed(error: PeerError) -> Error {
+pub(crate) fn failed(error: PeerError) -> Error {
     Error::new(Code::OPERATION_FAILED, error.to_string())
 }
 
-fn begun(begun: &Begun) -> DocBuf {
+pub(crate) fn begun(begun: &Begun) -> DocBuf {
     let tree = |facts: &TreeFacts| {
         let settings: ArrayBuf =
             facts.options.settings.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();

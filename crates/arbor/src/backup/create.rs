@@ -1,0 +1,144 @@
+//! `arbor backup create`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use arbor_txn::fetch::{TreeFacts, decode_block};
+
+use super::manifest::{FORMAT, Manifest, TreeFile};
+use super::rows_file::RowsWriter;
+use super::source::{Source, State};
+use super::target::{Target, sync_directory};
+use super::{Error, Result};
+
+/// Time between two lines of progress.
+const REPORT: Duration = Duration::from_secs(5);
+/// Attempts for a block that does not arrive as it was sent.
+const TRIES: u32 = 3;
+
+/// `limit`: bytes of rows per second, as they are sent.
+pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>) -> Result<()> {
+    let source = Source::choose(uri)?;
+    let begun = now();
+    let state = source.begin()?;
+    let written = write(&source, &state, target, limit, begun);
+    source.end(state.begun.snapshot);
+    let (name, manifest) = written?;
+    println!("{name} {manifest}");
+    Ok(())
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn write(
+    source: &Source,
+    state: &State,
+    target: &Target,
+    limit: Option<u64>,
+    begun: String,
+) -> Result<(String, Manifest)> {
+    let backup = target.begin(&state.deployment)?;
+    let made = fill(source, state, &backup.path, limit, begun);
+    match made {
+        Ok(manifest) => {
+            sync_directory(&target.path)?;
+            Ok((backup.name, manifest))
+        }
+        Err(error) => {
+            // Without a manifest it is no backup; it only takes space.
+            let _incomplete = backup.remove();
+            Err(error)
+        }
+    }
+}
+
+fn fill(source: &Source, state: &State, directory: &Path, limit: Option<u64>, begun: String) -> Result<Manifest> {
+    let mut pace = Pace::new(limit, state.begun.trees.len());
+    let mut files = Vec::new();
+    for facts in &state.begun.trees {
+        files.push(write_tree(source, state, facts, directory, &mut pace)?);
+        pace.trees += 1;
+    }
+    let manifest = Manifest {
+        format: FORMAT,
+        deployment: state.deployment.clone(),
+        set: state.set.clone(),
+        host: state.host.clone(),
+        version: state.version.clone(),
+        begun,
+        ended: now(),
+        position: state.begun.position.0,
+        epoch: state.begun.epoch,
+        time: state.begun.time,
+        home: state.home.clone(),
+        files,
+        collections: state.collections.clone(),
+    };
+    manifest.write(directory)?;
+    Ok(manifest)
+}
+
+fn write_tree(
+    source: &Source,
+    state: &State,
+    facts: &TreeFacts,
+    directory: &Path,
+    pace: &mut Pace,
+) -> Result<TreeFile> {
+    let mut writer = RowsWriter::create(&directory.join(format!("tree-{}.rows", facts.tree.0)))?;
+    let mut last_key: Option<Vec<u8>> = None;
+    let mut broken = 0;
+    loop {
+        let block = source.block(state.begun.snapshot, facts.tree, last_key.as_deref())?;
+        let (rows, is_last) = match decode_block(&block) {
+            Ok(decoded) => decoded,
+            Err(reason) => {
+                broken += 1;
+                if broken == TRIES {
+                    return Err(Error::Refused(format!("{}: tree {}: {reason}", source.address, facts.tree)));
+                }
+                continue;
+            }
+        };
+        writer.push(&block, &rows)?;
+        pace.add(block.len() as u64);
+        last_key = rows.into_iter().next_back().map(|(key, _)| key).or(last_key);
+        if is_last {
+            return writer.finish(facts.tree.0, facts.options.settings.clone());
+        }
+    }
+}
+
+/// The speed of a backup.
+struct Pace {
+    limit: Option<u64>,
+    begun: Instant,
+    reported: Instant,
+    bytes: u64,
+    trees: usize,
+    trees_all: usize,
+}
+
+impl Pace {
+    fn new(limit: Option<u64>, trees_all: usize) -> Pace {
+        let now = Instant::now();
+        Pace { limit, begun: now, reported: now, bytes: 0, trees: 0, trees_all }
+    }
+
+    /// Takes note of bytes that were written; sleeps when they came faster than the limit.
+    fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if let Some(limit) = self.limit {
+            let due = Duration::from_secs_f64(self.bytes as f64 / limit as f64);
+            std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
+        }
+        if self.reported.elapsed() >= REPORT {
+            self.reported = Instant::now();
+            let megabytes = self.bytes >> 20;
+            let speed = self.bytes as f64 / self.begun.elapsed().as_secs_f64() / f64::from(1 << 20);
+            eprintln!("{} of {} trees, {megabytes} MB, {speed:.1} MB/s", self.trees, self.trees_all);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `manifest.json`: what a backup consists of. Its last member is the CRC-32C of all the bytes before that member.
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+
+use arbor_base::{Position, TreeId};
+use arbor_txn::TreeOptions;
+use arbor_txn::fetch::{Begun, TreeFacts};
+use serde::{Deserialize, Serialize};
+
+use super::target::sync_directory;
+use super::{Result, damaged, io};
+
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// Raised when older releases cannot restore a backup any more.
+pub(super) const FORMAT: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub format: u32,
+    /// What was backed up: the id of a set, or of the directory of a server alone.
+    pub deployment: String,
+    /// Name of the set.
+    pub set: Option<String>,
+    /// The server that was read.
+    pub host: String,
+    /// Its release.
+    pub version: String,
+    /// RFC 3339.
+    pub begun: String,
+    pub ended: String,
+    /// All commits up to here are in the backup.
+    pub position: u64,
+    /// Epoch of the record at that position.
+    pub epoch: u64,
+    /// Time of that record: seconds in the upper 32 bits, a counter in the lower ones; 0 where no history is kept.
+    pub time: u64,
+    /// Engine of the trees that the server keeps for itself.
+    pub home: String,
+    pub files: Vec<TreeFile>,
+    pub collections: Vec<Listed>,
+}
+
+/// The rows of one tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TreeFile {
+    pub name: String,
+    pub tree: u64,
+    /// With the engine.
+    pub settings: Vec<(String, String)>,
+    pub rows: u64,
+    /// CRC-32C of the rows.
+    pub rows_checksum: String,
+    /// Size of the file, and the CRC-32C of its bytes.
+    pub bytes: u64,
+    pub checksum: String,
+}
+
+/// A collection or view; for people and tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Listed {
+    pub ns: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// `None`: it is a view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indexes: Option<i32>,
+}
+
+/// A CRC-32C as it is written.
+pub(super) fn shown(checksum: u32) -> String {
+    format!("{checksum:08x}")
+}
+
+const CHECKSUM: &str = ",\n  \"checksum\": \"";
+
+impl Manifest {
+    /// The text of the file.
+    fn encode(&self) -> String {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let body = text.strip_suffix("\n}").unwrap_or_default();
+        assert!(!body.is_empty(), "a manifest is a JSON object of several lines");
+        format!("{body}{CHECKSUM}{}\"\n}}\n", shown(crc32c::crc32c(body.as_bytes())))
+    }
+
+    /// Errors: the reason why the text is no manifest of this release.
+    fn decode(text: &str) -> std::result::Result<Manifest, String> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+        let format = value.get("format").and_then(serde_json::Value::as_u64);
+        if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
+            return Err(format!("its format is {format}; this release reads up to {FORMAT}. Use a newer release"));
+        }
+        let (body, checksum) = text.rsplit_once(CHECKSUM).ok_or("it is damaged: it has no checksum")?;
+        if checksum != format!("{}\"\n}}\n", shown(crc32c::crc32c(body.as_bytes()))) {
+            return Err("it is damaged: its checksum does not match".to_owned());
+        }
+        serde_json::from_value(value).map_err(|error| format!("it is damaged: {error}"))
+    }
+
+    pub(super) fn read(directory: &Path) -> Result<Manifest> {
+        let path = directory.join(MANIFEST);
+        let bytes = std::fs::read(&path).map_err(io("read", &path))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| damaged(&path, "it is damaged: it is no text"))?;
+        Manifest::decode(text).map_err(|reason| damaged(&path, reason))
+    }
+
+    /// Makes the directory a backup (B1). Requires that all files are on the disk.
+    pub(super) fn write(&self, directory: &Path) -> Result<()> {
+        let (path, new) = (directory.join(MANIFEST), directory.join("manifest.new"));
+        let text = self.encode();
+        assert_eq!(Manifest::decode(&text).as_ref(), Ok(self), "the manifest reads as it was written");
+        sync_directory(directory)?;
+        let write = || -> std::io::Result<()> {
+            let mut file = std::fs::File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(io("write", &path))?;
+        sync_directory(directory)
+    }
+
+    /// The state as a peer describes it.
+    pub(super) fn state(&self) -> Begun {
+        let facts = |file: &TreeFile| TreeFacts {
+            tree: TreeId(file.tree),
+            options: TreeOptions { settings: file.settings.clone() },
+            rows: file.rows,
+        };
+        let trees = self.files.iter().map(facts).collect();
+        Begun { snapshot: 0, position: Position(self.position), epoch: self.epoch, time: self.time, trees }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+}
+
+/// One line of `arbor backup list`.
+impl fmt::Display for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, counter) = (self.time >> 32, self.time & 0xffff_ffff);
+        let of = self.set.as_ref().map_or(String::new(), |set| format!(" of {set}"));
+        write!(
+            f,
+            "{}{of} ({}): position {}, time ({seconds}, {counter}), {} collections, {} trees, {} bytes",
+            self.host,
+            self.version,
+            self.position,
+            self.collections.iter().filter(|listed| listed.engine.is_some()).count(),
+            self.files.len(),
+            self.bytes()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Manifest {
+        let file = |tree: u64| TreeFile {
+            name: format!("tree-{tree}.rows"),
+            tree,
+            settings: vec![("engine".to_owned(), "lmdb".to_owned())],
+            rows: 3,
+            rows_checksum: shown(7),
+            bytes: 100,
+            checksum: shown(u32::MAX),
+        };
+        let listed = |ns: &str, engine: Option<&str>| Listed {
+            ns: ns.to_owned(),
+            uuid: None,
+            engine: engine.map(str::to_owned),
+            indexes: engine.map(|_| 2),
+        };
+        Manifest {
+            format: FORMAT,
+            deployment: "d".to_owned(),
+            set: Some("rs0".to_owned()),
+            host: "a \"host\":1".to_owned(),
+            version: "0.1.0".to_owned(),
+            begun: "2026-11-24T00:00:00Z".to_owned(),
+            ended: "2026-11-24T00:00:01Z".to_owned(),
+            position: 41,
+            epoch: 2,
+            time: u64::MAX - 1,
+            home: "ftree".to_owned(),
+            files: vec![file(1), file(300)],
+            collections: vec![listed("db.c", Some("lmdb")), listed("db.v", None)],
+        }
+    }
+
+    #[test]
+    fn a_manifest_comes_back_and_every_damage_is_found() {
+        let manifest = example();
+        let text = manifest.encode();
+        assert_eq!(Manifest::decode(&text), Ok(manifest));
+        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+        for end in 0..text.len() {
+            assert!(Manifest::decode(&text[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            if let Ok(flipped) = std::str::from_utf8(&bytes) {
+                assert!(Manifest::decode(flipped).is_err(), "flipped at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_named_as_one() {
+        let newer = Manifest { format: FORMAT + 1, ..example() }.encode();
+        let reason = Manifest::decode(&newer).unwrap_err();
+        assert!(reason.contains("its format is 2") && reason.contains("newer release"), "{reason}");
+    }
+
+    #[test]
+    fn another_deployment_is_refused_and_the_same_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = super::super::Target::new(dir.path());
+        let backup = target.begin("d").unwrap();
+        example().write(&backup.path).unwrap();
+        assert_eq!(Manifest::read(&backup.path).unwrap(), example());
+        target.begin("d").unwrap();
+        let refused = target.begin("e").err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("another deployment") && refused.contains("id d)"), "{refused}");
+        assert_eq!(target.find(None).unwrap().0.name, backup.name, "the unfinished one is passed over");
+    }
+
+    #[test]
+    fn the_state_is_that_of_the_manifest() {
+        let state = example().state();
+        assert_eq!((state.position, state.epoch, state.time), (Position(41), 2, u64::MAX - 1));
+        assert_eq!(state.trees[1].tree, TreeId(300));
+        assert_eq!(state.trees[1].options.engine(), Some("lmdb"));
+    }
+}

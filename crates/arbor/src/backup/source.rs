@@ -1,0 +1,124 @@
+//! The server that is backed up.
+
+use std::time::Duration;
+
+use arbor_base::TreeId;
+use arbor_bson::{DocBuf, ValueRef};
+use arbor_client::{Client, ClientError, Options, Uri};
+use arbor_member::RemotePeer;
+use arbor_txn::fetch::{Begun, Peer, PeerError};
+
+use super::manifest::Listed;
+use super::{Error, Result};
+
+const COMMAND: &str = "arborBackup";
+/// A block of a slow disk takes its time.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Attempts for a block, with a second between them.
+const TRIES: u32 = 30;
+
+fn says(hello: &DocBuf, field: &str) -> bool {
+    matches!(hello.get(field), Some(ValueRef::Bool(true)))
+}
+
+pub(super) struct Source {
+    pub address: String,
+    peer: RemotePeer,
+}
+
+/// The state that the server holds for a backup.
+pub(super) struct State {
+    pub begun: Begun,
+    pub deployment: String,
+    pub set: Option<String>,
+    pub host: String,
+    pub version: String,
+    pub home: String,
+    pub collections: Vec<Listed>,
+}
+
+impl Source {
+    /// The first host, or of several the first secondary, else the primary.
+    pub(super) fn choose(uri: &str) -> Result<Source> {
+        let uri = Uri::parse(uri).map_err(|error| Error::Refused(format!("--uri: {error}")))?;
+        let mut options = uri.options();
+        options.app_name = "arbor backup".to_owned();
+        options.timeout = options.timeout.or(Some(REPLY_TIMEOUT));
+        let (mut other, mut reason) = (None, None);
+        for address in &uri.addresses {
+            let hello = |mut client: Client| -> std::result::Result<DocBuf, ClientError> {
+                Ok(client.command("admin", &DocBuf::new().with("hello", 1))?.doc.to_buf())
+            };
+            match Client::connect_with(address, options.clone()).and_then(hello) {
+                Ok(hello) if says(&hello, "secondary") => {
+                    return Ok(Source::of(address, options));
+                }
+                Ok(hello) => {
+                    let is_usable = uri.addresses.len() == 1 || says(&hello, "isWritablePrimary");
+                    other = other.or(is_usable.then(|| address.clone()));
+                }
+                Err(error) => reason = Some(format!("{address}: {error}")),
+            }
+        }
+        match other {
+            Some(address) => Ok(Source::of(&address, options)),
+            None => Err(Error::Refused(reason.unwrap_or_else(|| "no host is a primary or secondary".to_owned()))),
+        }
+    }
+
+    fn of(address: &str, options: Options) -> Source {
+        let own = address.to_owned();
+        let connect = Box::new(move || Client::connect_with(&own, options.clone()));
+        Source { address: address.to_owned(), peer: RemotePeer::over(address, COMMAND, connect) }
+    }
+
+    pub(super) fn begin(&self) -> Result<State> {
+        let (begun, reply) = self.peer.begin_described().map_err(|error| Error::Refused(error.to_string()))?;
+        let text = |name: &str| match reply.get(name) {
+            Some(ValueRef::String(text)) => Some(text.to_owned()),
+            _ => None,
+        };
+        let needed =
+            |name: &str| text(name).ok_or_else(|| Error::Refused(format!("{}: the reply has no {name}", self.address)));
+        let mut collections = Vec::new();
+        if let Some(ValueRef::Array(listed)) = reply.get("collections") {
+            for listed in listed.iter() {
+                let ValueRef::Document(listed) = listed else { continue };
+                let text = |name: &str| match listed.get(name) {
+                    Some(ValueRef::String(text)) => Some(text.to_owned()),
+                    _ => None,
+                };
+                let indexes = match listed.get("indexes") {
+                    Some(ValueRef::Int32(indexes)) => Some(indexes),
+                    _ => None,
+                };
+                let ns = text("ns").unwrap_or_default();
+                collections.push(Listed { ns, uuid: text("uuid"), engine: text("engine"), indexes });
+            }
+        }
+        let (deployment, host) = (needed("deployment")?, needed("host")?);
+        let (version, home) = (needed("version")?, needed("home")?);
+        Ok(State { begun, deployment, set: text("set"), host, version, home, collections })
+    }
+
+    /// Tries again when the connection breaks: the snapshot is held for minutes.
+    pub(super) fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.peer.block(snapshot, tree, after) {
+                Ok(block) => return Ok(block),
+                Err(PeerError::Failed(_)) if tries < TRIES => std::thread::sleep(Duration::from_secs(1)),
+                Err(PeerError::Expired) => {
+                    let text = "the server does not hold the state of this backup any more (it was restarted, or was not asked for long)";
+                    return Err(Error::Refused(format!("{}: {text}", self.address)));
+                }
+                Err(error) => return Err(Error::Refused(format!("{}: {error}", self.address))),
+            }
+        }
+    }
+
+    pub(super) fn end(&self, snapshot: u64) {
+        self.peer.end(snapshot);
+    }
+}

@@ -1,0 +1,80 @@
+//! `arborBackup`: the trees of this server at one moment, for `arbor backup`. Its fields are those of [`arbor_tree`]; the reply to
+//! `begin` has more of them:
+//!
+//! | field | what |
+//! |---|---|
+//! | `deployment`, `set` | the set by its id and name; the directory's id of a server alone |
+//! | `host`, `version` | this server |
+//! | `home` | the engine of the trees that the server keeps for itself |
+//! | `collections` | `{ns, uuid, engine, indexes}` of each collection, `{ns, view: true}` of each view |
+
+use arbor_base::TreeId;
+use arbor_bson::{ArrayBuf, Code, DocBuf};
+use arbor_protocol::log::events;
+use arbor_protocol::process::host_name;
+use arbor_txn::fetch::{Begun, Peer, PeerError, Source};
+
+use crate::call::Call;
+use crate::cmd::repl::arbor_tree::{self, failed};
+use crate::{Commands, Error, Result};
+
+/// The first tree of all is in the home.
+const FIRST_TREE: TreeId = TreeId(1);
+
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
+    let asked = arbor_tree::parse(call)?;
+    let server = call.server;
+    if server.router.is_some() {
+        return Err(Error::new(
+            Code::COMMAND_NOT_SUPPORTED,
+            "a router has no data: back up its shards and config server",
+        ));
+    }
+    arbor_tree::serve(call, &asked, |source| begin(server, source))
+}
+
+fn begin(server: &Commands, source: &Source) -> Result<DocBuf> {
+    let begun = source.begin_backup().map_err(failed)?;
+    let described = described(server, source, &begun);
+    if described.is_err() {
+        source.end(begun.snapshot);
+    }
+    described
+}
+
+fn described(server: &Commands, source: &Source, begun: &Begun) -> Result<DocBuf> {
+    let view = source.view(begun.snapshot).ok_or_else(|| failed(PeerError::Expired))?;
+    let mut collections = ArrayBuf::new();
+    for (namespace, collection) in server.database.store.listed_in(&*view)? {
+        let listed = DocBuf::new().with("ns", namespace.as_str());
+        collections.push(&match collection {
+            None => listed.with("view", true),
+            Some(own) => listed
+                .with("uuid", own.uuid.to_string().as_str())
+                .with("engine", &*own.engine)
+                .with("indexes", own.indexes.len() as i32 + 1),
+        });
+    }
+    let mut reply = arbor_tree::begun(begun)
+        .with("deployment", deployment(server).as_str())
+        .with("host", format!("{}:{}", host_name(), server.options.port).as_str())
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("home", server.database.transactions.engine().engine_of(FIRST_TREE));
+    if let Some(replication) = &server.replication {
+        reply.append("set", replication.name());
+    }
+    reply.append("collections", &collections);
+    let attributes = DocBuf::new()
+        .with("snapshot", begun.snapshot as i64)
+        .with("position", begun.position.0 as i64)
+        .with("trees", begun.trees.len() as i64);
+    server.log.info(events::BACKUP_BEGUN, "backup", attributes);
+    Ok(reply)
+}
+
+/// What is backed up, whichever member of it answers.
+fn deployment(server: &Commands) -> String {
+    let config = server.replication.as_ref().and_then(|replication| replication.state().config.clone());
+    let set = config.and_then(|config| config.settings.set_id);
+    set.map_or_else(|| server.options.directory_id.clone(), |id| id.to_string())
+}
