@@ -212,6 +212,7 @@ mod tests {
         check("mongodb://[::1]:5/", "[::1]:5");
         check("mongodb://[::1]", "[::1]:27017");
         check("mongodb://a:1,b:2/?replicaSet=r", "a:1");
+        assert_eq!(Uri::parse("mongodb://u:p@a:1,b/?replicaSet=r").unwrap().addresses, ["a:1", "b:27017"]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub format: u32,
-    /// What was backed up: the id of a set, or of the directory of a server alone.
+    /// Id of the set that was backed up, or of the directory of a server alone.
     pub deployment: String,
     /// Name of the set.
     pub set: Option<String>,

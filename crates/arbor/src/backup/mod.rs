@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::failure::{BAD_OPTIONS, Failure};
-use target::{Kept, Target};
+use target::{Condition, Target};
 
 /// The reason why a backup cannot be written, read or restored.
 #[derive(Debug, thiserror::Error)]
@@ -135,9 +135,9 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
 fn list(from: &Target) -> Result<()> {
     for backup in from.backups()? {
         match backup.read() {
-            Kept::Whole(manifest) => println!("{} {manifest}", backup.name),
-            Kept::Unfinished => println!("{} incomplete: it has no manifest.json", backup.name),
-            Kept::Damaged(error) => println!("{} damaged: {error}", backup.name),
+            Condition::Whole(manifest) => println!("{} {manifest}", backup.name),
+            Condition::Unfinished => println!("{} incomplete: it has no manifest.json", backup.name),
+            Condition::Damaged(error) => println!("{} damaged: {error}", backup.name),
         }
     }
     Ok(())
@@ -147,10 +147,12 @@ fn prune(from: &Target, keep: usize) -> Result<()> {
     let mut whole = Vec::new();
     for backup in from.backups()? {
         match backup.read() {
-            Kept::Whole(_) => whole.push(backup),
-            Kept::Unfinished => backup.remove().map(|()| println!("{} removed: it was not finished", backup.name))?,
+            Condition::Whole(_) => whole.push(backup),
+            Condition::Unfinished => {
+                backup.remove().map(|()| println!("{} removed: it was not finished", backup.name))?
+            }
             // What it holds may be all there is.
-            Kept::Damaged(error) => println!("{} is damaged, and stays: {error}", backup.name),
+            Condition::Damaged(error) => println!("{} is damaged, and stays: {error}", backup.name),
         }
     }
     let old = whole.len().saturating_sub(keep);

@@ -17,7 +17,7 @@ pub(super) struct Backup {
 }
 
 /// State of a backup, as far as its manifest shows it.
-pub(super) enum Kept {
+pub(super) enum Condition {
     Whole(Box<Manifest>),
     /// It was interrupted, or is being written.
     Unfinished,
@@ -55,10 +55,10 @@ impl Target {
         let mut reason = None;
         while let Some(backup) = backups.pop() {
             match backup.read() {
-                Kept::Whole(manifest) => return Ok((backup, *manifest)),
-                Kept::Unfinished => {}
+                Condition::Whole(manifest) => return Ok((backup, *manifest)),
+                Condition::Unfinished => {}
                 // An older one would be something else than was asked for.
-                Kept::Damaged(error) => return Err(error),
+                Condition::Damaged(error) => return Err(error),
             }
             reason.get_or_insert_with(|| format!("; {} is incomplete: it has no {MANIFEST}", backup.name));
         }
@@ -71,7 +71,7 @@ impl Target {
             std::fs::create_dir(&self.path).map_err(io("create", &self.path))?;
         }
         for backup in self.backups()? {
-            if let Kept::Whole(manifest) = backup.read()
+            if let Condition::Whole(manifest) = backup.read()
                 && manifest.deployment != deployment
             {
                 return Err(Error::Refused(format!(
@@ -97,13 +97,13 @@ impl Target {
 }
 
 impl Backup {
-    pub(super) fn read(&self) -> Kept {
+    pub(super) fn read(&self) -> Condition {
         if !self.path.join(MANIFEST).exists() {
-            return Kept::Unfinished;
+            return Condition::Unfinished;
         }
         match Manifest::read(&self.path) {
-            Ok(manifest) => Kept::Whole(Box::new(manifest)),
-            Err(error) => Kept::Damaged(error),
+            Ok(manifest) => Condition::Whole(Box::new(manifest)),
+            Err(error) => Condition::Damaged(error),
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let second = target.begin("d").unwrap();
         let names: Vec<String> = target.backups().unwrap().into_iter().map(|backup| backup.name).collect();
         assert_eq!(names, [first.name.clone(), second.name.clone()]);
-        assert!(matches!(first.read(), Kept::Unfinished));
+        assert!(matches!(first.read(), Condition::Unfinished));
         let refused = target.find(None).unwrap_err().to_string();
         assert!(refused.contains(&format!("{} is incomplete", second.name)), "{refused}");
         first.remove().unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::manifest::Manifest;
 use super::rows_file::RowsReader;
-use super::target::{Backup, Kept, Target};
+use super::target::{Backup, Condition, Target};
 use super::{Error, Result, io, restore};
 
 /// Checks one backup, or all; with `scratch` restores them there as well. Prints a line per problem. Errors: there are problems.
@@ -18,9 +18,9 @@ pub(super) fn run(from: &Target, name: Option<&str>, scratch: Option<&Path>) -> 
     let mut bad = 0;
     for backup in &backups {
         let problems = match backup.read() {
-            Kept::Unfinished => vec!["it is incomplete: it has no manifest.json".to_owned()],
-            Kept::Damaged(error) => vec![error.to_string()],
-            Kept::Whole(manifest) => problems(backup, &manifest, scratch)?,
+            Condition::Unfinished => vec!["it is incomplete: it has no manifest.json".to_owned()],
+            Condition::Damaged(error) => vec![error.to_string()],
+            Condition::Whole(manifest) => problems(backup, &manifest, scratch)?,
         };
         problems.iter().for_each(|problem| println!("{} PROBLEM {problem}", backup.name));
         if problems.is_empty() {

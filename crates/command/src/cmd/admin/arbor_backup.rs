@@ -72,7 +72,7 @@ fn described(server: &Commands, source: &Source, begun: &Begun) -> Result<DocBuf
     Ok(reply)
 }
 
-/// What is backed up, whichever member of it answers.
+/// Names the set, whichever member of it answers, or the server alone.
 fn deployment(server: &Commands) -> String {
     let config = server.replication.as_ref().and_then(|replication| replication.state().config.clone());
     let set = config.and_then(|config| config.settings.set_id);
