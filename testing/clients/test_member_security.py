@@ -10,6 +10,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 import certificates
 from arbor_process import Members
+from test_member_sync import SMALL_LOG, add, fill_collections, fill_log, joined_log
 
 LIMIT_S = 60
 USER = {"username": "admin", "password": "secret"}
@@ -200,3 +201,53 @@ def test_access_control_and_tls_are_turned_on_one_member_after_the_other(tmp_pat
                 with contextlib.suppress(AutoReconnect):
                     client.db.c.insert_one({"_id": number})
                 until(lambda number=number, client=client: client.db.c.find_one({"_id": number}), "the write")
+
+
+@pytest.mark.parametrize("proof", ["keyFile", "x509"])
+def test_data_is_copied_between_members_that_prove_who_they_are(tmp_path, proof):
+    """An initial sync and a resync, with every connection encrypted and every command checked; users are copied as well."""
+    authority = certificates.Authority(tmp_path, "authority")
+    own = authority.sign("member", "IP:127.0.0.1", subject="/O=Set/OU=Members/CN=member")
+    proofs = {"keyFile": ["--keyFile", str(key_file(tmp_path / "key", "c2VjcmV0"))], "x509": ["--clusterAuthMode", "x509"]}
+    encryption = certificates.flags(authority, own, "requireTLS", "--tlsAllowConnectionsWithoutCertificates")
+    tls = {"tls": True, "tlsCAFile": str(authority.ca)}
+
+    def digest(member):
+        with direct(member, **tls, **USER) as client:
+            secondary = {"read_preference": pymongo.ReadPreference.SECONDARY_PREFERRED}
+            assert client.db.get_collection("c", **secondary).count_documents({"n": 3}, hint="n_1__id_-1") > 0
+            return [client.get_database(name, **secondary).command("dbHash")["md5"] for name in ("db", "other", "admin")]
+
+    def is_equal(*members):
+        until(lambda: len({str(digest(member)) for member in members}) == 1, "equal data")
+
+    with Members(tmp_path / "set", flags=[*SMALL_LOG, *encryption, *proofs[proof]]) as members:
+        begin(members, **tls)
+        with of_user(members, **tls) as client:
+            fill_collections(client)
+            in_sync(client, 3)
+            primary = members.at(client.primary)
+            away = next(member for member in members.members if member is not primary)
+            away.stop()
+            client.db.c.delete_many({"n": 2})
+            client.admin.command("createUser", "late", pwd="late", roles=["readAnyDatabase"])
+            fill_log(client, primary)
+            away.start()
+            in_sync(client, 3)
+            assert "Initial sync is done" in joined_log(away)
+            is_equal(*members.members)
+            joined = members.add_process()
+            joined.start()
+            add(client, members, 3)
+            in_sync(client, 4)
+            assert "Initial sync is done" in joined_log(joined)
+            is_equal(*members.members)
+            for member in (away, joined):
+                with direct(member, **tls, username="late", password="late") as late:
+                    behind = late.db.get_collection("c", read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED)
+                    assert behind.count_documents({"n": 2}) == 0
+                with direct(member, **tls) as stranger, pytest.raises(OperationFailure) as refused:
+                    stranger.admin.command({"_arborTree": 1, "begin": True})
+                assert refused.value.code == 13
+            client.db.c.insert_one({"_id": "afterwards"})
+            is_equal(*members.members)
