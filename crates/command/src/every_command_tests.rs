@@ -148,6 +148,7 @@ const OF_ACCESS_CONTROL: &[&str] = &["User", "Role", "Privilege", "sasl", "authe
 static CASES: &[Case] = &[
     fails("{_arborMember: 1, set: 'rs'}", NO_REPLICATION, &[]),
     fails("{_arborTree: 1, begin: true}", NO_REPLICATION, &[]),
+    succeeds("{_killOperations: 1, operationKeys: []}", "", &[("operationKeys", "5", TYPE_MISMATCH), ("operationKeys", "[5]", TYPE_MISMATCH)]),
     fails("{abortTransaction: 1}", FAILED, &[]),
     succeeds("{aggregate: 'c', pipeline: [], cursor: {}}", "cursor", &[
         ("pipeline", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH),

@@ -18,7 +18,7 @@ pub struct Routed<'c> {
     pub body: Doc<'c>,
     pub sequences: &'c [Sequence<'c>],
     pub generic: &'c Generic<'c>,
-    /// None: there is no access control, or nobody is logged in.
+    /// None: there is no access control, or no user is logged in.
     pub user: Option<&'c Identity>,
     pub interrupt: &'c Interrupt,
 }

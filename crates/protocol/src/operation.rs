@@ -87,7 +87,7 @@ pub struct Begin<'a> {
     pub on_behalf: Option<User>,
     /// A name by which its sender may end it.
     pub key: Option<Uuid>,
-    /// It is of no use to anybody once its client has left.
+    /// It is of no use once its client has left.
     pub ends_with_client: bool,
     /// It is the one that the slot holds, which has waited.
     pub again: bool,
@@ -154,7 +154,7 @@ impl Operations {
         self.kill_where(|running| running.key.is_some_and(|key| keys.contains(&key)))
     }
 
-    /// Kills the operations that nobody waits for: those that have run for a time, end with their clients, and whose clients
+    /// Kills the operations whose replies no client awaits: those that have run for a time, end with their clients, and whose clients
     /// `has_left` says yes to.
     pub fn kill_abandoned(&self, age: Duration, has_left: impl Fn(u64) -> bool) -> usize {
         let is_candidate = |running: &Operation| running.ends_with_client && running.begun.elapsed() >= age;

@@ -10,7 +10,7 @@ use arbor_command::{Answer, Result, Routed};
 use crate::administration::first_batch;
 use crate::{Request, fields};
 
-/// Returns the digest of the user's name. None: there is no access control, or nobody is logged in.
+/// Returns the digest of the user's name. None: there is no access control, or no user is logged in.
 pub(crate) fn digest(routed: &Routed<'_>) -> Option<[u8; 32]> {
     routed.user.map(|user| user.digest)
 }

@@ -119,7 +119,7 @@ impl Shard {
         };
         let (keyed, key) = keyed(command);
         match client.send(db, keyed.as_ref().unwrap_or(command), sequences) {
-            Ok(()) => Begun::Sent(Sent { host, client, key }),
+            Ok(()) => Begun::Sent(Box::new(Sent { host, client, key })),
             Err(error) => Begun::Ended(Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") })),
         }
     }
@@ -264,7 +264,7 @@ impl Shard {
     }
 
     /// Waits a moment for a reply.
-    fn look(&self, mut sent: Sent, interrupt: &Interrupt) -> Begun {
+    fn look(&self, mut sent: Box<Sent>, interrupt: &Interrupt) -> Begun {
         let reply = match sent.client.receive() {
             Ok(reply) => reply.doc.to_buf(),
             Err(ClientError::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -272,7 +272,7 @@ impl Shard {
                 let late = interrupt.remaining().is_none_or(|left| left.is_zero());
                 return match interrupt.check() {
                     Err(error) if !matches!(error, arbor_query::Error::TimeExpired) || late => {
-                        self.give_up(sent);
+                        self.give_up(*sent);
                         Begun::Ended(Err(Failure::Ended(error.into())))
                     }
                     _ => Begun::Sent(sent),
@@ -283,7 +283,7 @@ impl Shard {
                 return Begun::Ended(Err(Failure::Lost { sent: true, reason }));
             }
         };
-        Begun::Ended(self.take(sent, reply))
+        Begun::Ended(self.take(*sent, reply))
     }
 
     /// Ends an operation whose reply is not awaited any more.
@@ -308,7 +308,7 @@ impl Shard {
 
 /// A command on its way.
 pub(crate) enum Begun {
-    Sent(Sent),
+    Sent(Box<Sent>),
     Ended(Outcome),
 }
 
@@ -341,7 +341,7 @@ impl Read {
     }
 }
 
-/// Reads the replies to reads of several shards. Errors: the first one of any; the shards that still run theirs are told to end. What the
+/// Reads the replies to reads of several shards. Errors: the first one of any; those of the other shards are ended. What the
 /// others have replied is there.
 pub(crate) fn end_reads(reads: &mut [Read], db: &str, interrupt: &Interrupt) -> Result<()> {
     while reads.iter().any(|read| read.begun.is_some()) {
@@ -349,7 +349,7 @@ pub(crate) fn end_reads(reads: &mut [Read], db: &str, interrupt: &Interrupt) -> 
         if let Some(error) = failed {
             for read in reads {
                 if let Some(Begun::Sent(sent)) = read.begun.take() {
-                    read.shard.give_up(sent);
+                    read.shard.give_up(*sent);
                 }
             }
             return Err(error);

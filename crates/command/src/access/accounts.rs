@@ -295,7 +295,7 @@ impl Commands {
         Ok(roles)
     }
 
-    /// Like [`Commands::identity`], of a user who is logged in. A router whose config servers cannot be reached goes on with what it
+    /// Like [`Commands::identity`], of a user who is logged in. A router whose config servers cannot be reached keeps what it
     /// knows, until it asks the next time.
     pub(super) fn identity_again(&self, user: &Identity) -> Result<Option<Arc<Identity>>> {
         let generation = self.accounts.generation();

@@ -1,5 +1,5 @@
-//! Rights that the commands of a cluster need: the actions that MongoDB has for them, and writes of the collections of `config` that some
-//! of them stand for.
+//! Rights that the commands of a cluster need: the actions that MongoDB has for them, and for some of them the right to write the
+//! collections of `config` that they change.
 
 use arbor_auth::Action::{self, *};
 use arbor_auth::Target;
@@ -8,7 +8,7 @@ use arbor_bson::ValueRef;
 use super::Needed;
 use crate::execution::Incoming;
 
-/// Returns the database or namespace behind the command's name; the empty text stands for all databases.
+/// Returns the database or namespace behind the command's name; empty if it is no text.
 fn named<'a>(request: &Incoming<'a>) -> &'a str {
     match request.body.first() {
         Some((_, ValueRef::String(name) | ValueRef::Symbol(name))) => name,
@@ -36,7 +36,7 @@ pub(crate) fn move_primary(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_database(named(request), MoveChunk);
 }
 
-/// Who moves chunks splits them as well.
+/// Needs the right to split chunks, or to move them, which includes it.
 pub(crate) fn split(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     let namespace = named(request);
     let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
