@@ -15,7 +15,7 @@
 //! | `create`, `verify`, `restore` | the subcommands; `list` and `prune` are here |
 //!
 //! - B1: a directory without `manifest.json` is no backup: the manifest is written last, when all other files are on the disk.
-//! - B2: a backup has no effect on the data of the server, and none of it is left there when it ends or is killed: a snapshot that nobody
+//! - B2: a backup has no effect on the data of the server, and none of it is left there when it ends or is killed: a snapshot that no client
 //!   asks for is released.
 //! - B3: a restore changes an empty directory only. Until it has ended, `arbor.syncing` keeps servers from opening the directory.
 
