@@ -181,6 +181,8 @@ fn refuses_null(command: &str, field: &str) -> bool {
         (_, "hint")
             | ("aggregate", "allowDiskUse" | "cursor" | "explain" | "pipeline")
             | ("collMod", "expireAfterSeconds")
+            | ("count", "limit")
             | ("create", "clusteredIndex")
+            | ("hello" | "isMaster", "saslSupportedMechs")
     )
 }

@@ -144,9 +144,9 @@ impl ReadConcern {
 
 fn is_supported(info: &CommandInfo, level: Level) -> bool {
     match level {
-        Level::Local | Level::Available => true,
+        Level::Local => true,
         Level::Snapshot => matches!(info.name, "find" | "aggregate" | "distinct"),
-        Level::Majority | Level::Linearizable => info.class == Class::Read,
+        Level::Available | Level::Majority | Level::Linearizable => info.class == Class::Read,
     }
 }
 

@@ -77,9 +77,6 @@ impl<'a> WriteConcernSpec<'a> {
                 _ => return Err(field.unknown()),
             }
         }
-        if given.w == Some(W::Number(0)) && given.journaled == Some(true) {
-            return Err(Error::failed_to_parse("cannot use 'j' option when 'w' is 0"));
-        }
         Ok(given)
     }
 
@@ -98,7 +95,7 @@ impl<'a> WriteConcernSpec<'a> {
     pub fn with(self, majority_is_journaled: bool, refused: Option<Refused>) -> WriteConcern {
         let majority = matches!(self.w, Some(W::Majority | W::Mode(_)));
         WriteConcern {
-            unacknowledged: self.w == Some(W::Number(0)),
+            unacknowledged: self.w == Some(W::Number(0)) && self.journaled != Some(true),
             journaled: self.journaled.unwrap_or(majority && majority_is_journaled),
             refused,
             patience: None,
@@ -204,7 +201,7 @@ mod tests {
             (w(51i32), Err(9)),
             (w(-1i32), Err(9)),
             (w(true), Err(9)),
-            (w(0i32).with("j", true), Err(9)),
+            (w(0i32).with("j", true), Ok(journaled)),
             (DocBuf::new().with("x", 1i32), Err(40415)),
         ] {
             let read = given(&doc).and_then(|given| given.on_standalone().map_err(|error| error.code.0));

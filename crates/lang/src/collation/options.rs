@@ -43,7 +43,7 @@ impl Options {
     /// `None` is the simple collation.
     pub(super) fn parse(doc: Doc) -> Result<Option<Options>> {
         let locale = match doc.get("locale") {
-            None => {
+            None | Some(ValueRef::Null | ValueRef::Undefined) => {
                 return Err(Error::location(40414, "BSON field 'collation.locale' is missing but a required field"));
             }
             Some(ValueRef::String(name)) => name,
@@ -66,10 +66,7 @@ impl Options {
             options.read(name, value)?;
         }
         if locale == locale::SIMPLE {
-            let alone = doc.iter().all(|(name, _)| name == "locale");
-            let message =
-                || format!("If locale=simple, no other options should be set in: {}", text::shell(doc.into()));
-            return if alone { Ok(None) } else { Err(Error::bad_value(message())) };
+            return Ok(None);
         }
         options.check(doc)?;
         Ok(Some(options))
@@ -77,6 +74,7 @@ impl Options {
 
     fn read(&mut self, name: &str, value: ValueRef) -> Result<()> {
         match name {
+            _ if matches!(value, ValueRef::Null | ValueRef::Undefined) => {}
             "locale" => {}
             "strength" => self.strength = strength(value)?,
             "caseLevel" => self.case_level = flag(name, value)?,

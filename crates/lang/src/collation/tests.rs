@@ -92,6 +92,7 @@ fn shown_with_defaults() {
              version: \"57.1\" }",
         ),
         ("{locale: 'simple'}", "{ locale: \"simple\" }"),
+        ("{locale: 'simple', strength: 2, numericOrdering: null}", "{ locale: \"simple\" }"),
     ] {
         let collation = collation(options);
         let shown = collation.to_doc();
@@ -151,11 +152,6 @@ fn errors() {
             "{locale: 'en', caseFirst: 'upper', strength: 2}",
             2,
             "'caseFirst' is invalid unless 'caseLevel' is on or 'strength' is greater than 2",
-        ),
-        (
-            "{locale: 'simple', strength: 2}",
-            2,
-            "If locale=simple, no other options should be set in: { locale: \"simple\", strength: 2 }",
         ),
         (
             "{locale: 'en', version: '1'}",

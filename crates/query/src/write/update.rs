@@ -69,6 +69,10 @@ struct Parsed {
 impl Parsed {
     fn of(statement: &UpdateStatement<'_>, context: &Context) -> Result<Parsed> {
         let context = &with_collation(context, statement.collation.as_ref());
+        if statement.c.is_some() && !matches!(statement.u, ValueRef::Array(_)) {
+            let text = "Constant values may only be specified for pipeline updates";
+            return Err(arbor_lang::Error::location(51198, text).into());
+        }
         let modification = Modification {
             update: statement.u,
             array_filters: &statement.array_filters,

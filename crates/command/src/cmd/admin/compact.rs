@@ -3,6 +3,7 @@
 use arbor_bson::Code;
 
 use crate::call::Call;
+use crate::cmd::shared::numbers::fitting;
 use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
@@ -27,7 +28,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     if dry_run {
         let bytes = store.compactable_bytes(&namespace)?;
-        call.reply.append("estimatedBytesFreed", bytes as i64);
+        call.reply.append("estimatedBytesFreed", fitting(bytes));
         return Ok(());
     }
     // COMPAT: MongoDB passes over a collection from which less than 20 MB can be gained when nothing else is said.
@@ -38,7 +39,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let interrupt = &call.interrupt;
     let freed = if enough { store.compact(&namespace, &|| interrupt.check().is_err())? } else { 0 };
     call.interrupt.check()?;
-    call.reply.append("bytesFreed", freed as i64);
+    call.reply.append("bytesFreed", fitting(freed));
     Ok(())
 }
 

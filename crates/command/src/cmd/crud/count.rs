@@ -1,11 +1,12 @@
 //! `count`.
 
 use arbor_bson::{Doc, ValueRef};
+use arbor_protocol::arguments::is_present;
 use arbor_query::CountSpec;
 
-use crate::Result;
 use crate::call::Call;
 use crate::cmd::shared::cursor_reply::collation;
+use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
@@ -28,6 +29,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<CountSpec<'c>> {
             "query" => spec.query = field.document(value)?,
             "skip" => spec.skip = field.unsigned(value)?,
             // A negative limit means the same as a positive one here.
+            "limit" if !is_present(value) => return Err(Error::bad_value(format!("Field '{field}' must not be null"))),
             "limit" => spec.limit = Some(field.integer(value)?.unsigned_abs()).filter(|limit| *limit > 0),
             "hint" => spec.hint = crate::cmd::shared::hint::read(field, value)?,
             "collation" => spec.collation = collation(field, value)?,

@@ -1,12 +1,12 @@
 //! `distinct`.
 
-use arbor_bson::{Doc, ValueRef};
+use arbor_bson::{Code, Doc, ValueRef};
 use arbor_protocol::cluster_time::timestamp;
 use arbor_query::{DistinctSpec, QueryShape};
 
-use crate::Result;
 use crate::call::Call;
 use crate::cmd::shared::cursor_reply::collation;
+use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
@@ -26,7 +26,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
-            "key" => key = Some(field.string(value)?),
+            "key" => key = Some(without_null_byte(field.string(value)?)?),
             "query" if matches!(value, ValueRef::Null) => {}
             "query" => query = field.document(value)?,
             "hint" => hint = crate::cmd::shared::hint::read(field, value)?,
@@ -36,4 +36,11 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
     }
     let key = key.ok_or_else(|| call.field("key").missing())?;
     Ok(DistinctSpec { namespace: call.namespace()?, key, query, hint, collation: own })
+}
+
+fn without_null_byte(key: &str) -> Result<&str> {
+    if key.contains('\0') {
+        return Err(Error::new(Code(31032), "The 'key' field of a distinct must not contain a null byte"));
+    }
+    Ok(key)
 }

@@ -132,7 +132,8 @@ fn waits(call: &mut Call<'_>, known: Option<TopologyVersion>, wait: Option<Durat
 fn user_name(value: ValueRef<'_>) -> Result<UserName> {
     let text = match value {
         ValueRef::String(text) => text,
-        value => return Ok(UserName::read(value, "")?),
+        ValueRef::Document(_) => return Ok(UserName::read(value, "")?),
+        other => return Err(Field::new("hello", "saslSupportedMechs").wrong_types(other, "[string, object]'").into()),
     };
     match text.split_once('.') {
         Some((db, user)) => Ok(UserName::new(user, db)),

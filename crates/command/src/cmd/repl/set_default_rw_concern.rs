@@ -1,6 +1,7 @@
 //! `setDefaultRWConcern` and `getDefaultRWConcern`: the set's own read and write concern.
 
 use arbor_bson::{Code, ValueRef};
+use arbor_protocol::arguments::is_present;
 use arbor_protocol::log::now_ms;
 use arbor_repl::Replication;
 
@@ -11,8 +12,8 @@ pub(crate) fn get(call: &mut Call<'_>) -> Result<()> {
     call.only(&["inMemory"])?;
     let replication = member(call)?;
     let defaults = replication.defaults();
-    let in_memory = match call.body.get("inMemory") {
-        Some(value) => call.field("inMemory").bool(value)?,
+    let in_memory = match call.body.get("inMemory").filter(|value| is_present(*value)) {
+        Some(value) => call.field("inMemory").strict_bool(value)?,
         None => false,
     };
     append(call, &defaults.to_reply());

@@ -42,7 +42,7 @@ pub(crate) fn is_fatal(error: &Error) -> bool {
     )
 }
 
-/// Appends `writeErrors`.
+/// Appends `writeErrors`, which the client of an unacknowledged write does not want.
 pub(crate) fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Result<()> {
     let mut array = ArrayBuf::new();
     for WriteError { index, error } in errors {
@@ -52,7 +52,7 @@ pub(crate) fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Res
         }
         array.push(&error.to_write_error(index));
     }
-    if !array.is_empty() {
+    if !array.is_empty() && !call.generic.write_concern.unacknowledged {
         call.reply.append("writeErrors", &array);
     }
     Ok(())
