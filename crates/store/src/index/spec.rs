@@ -64,6 +64,7 @@ pub struct IndexSpec {
 fn flag(name: &str, value: ValueRef<'_>) -> Result<bool> {
     match value {
         ValueRef::Bool(flag) => Ok(flag),
+        ValueRef::Null | ValueRef::Undefined => Ok(false),
         other => match number(other) {
             Some(n) => Ok(n != 0.0),
             None => problem(
