@@ -37,7 +37,7 @@ class Guarded:
         key.write_text("a key of the whole cluster".replace(" ", "/"))
         key.chmod(0o600)
         flags = ["--keyFile", str(key)]
-        self.config = Member(directory, "cfg", "--configsvr", flags)
+        self.config = Member(directory, "cfg", "--configsvr", [*flags, "--setParameter", "balancerRoundIntervalMs=250"])
         self.shards = [Member(directory, f"s{n}", "--shardsvr", flags) for n in range(2)]
         for member in [self.config, *self.shards]:
             stack.enter_context(member)
@@ -110,7 +110,8 @@ def test_nothing_is_open(guarded, admin):
     with guarded.user("nobody", "admin") as nobody:
         for name in ["find", "insert", "update", "delete", "aggregate", "count", "distinct", "drop", "create", "listShards", "addShard",
                      "shardCollection", "enableSharding", "split", "moveChunk", "moveRange", "mergeChunks", "movePrimary", "removeShard",
-                     "addShardToZone", "updateZoneKeyRange", "balancerStart", "balancerStatus", "flushRouterConfig", "getShardMap",
+                     "addShardToZone", "updateZoneKeyRange", "balancerStart", "balancerStatus", "balancerCollectionStatus",
+                     "configureCollectionBalancing", "flushRouterConfig", "getShardMap",
                      "getShardVersion", "killAllSessions", "killAllSessionsByPattern", "createUser", "usersInfo", "serverStatus"]:
             assert name not in OF_EVERY_USER
             extra = {"aggregate": {"pipeline": [], "cursor": {}}}.get(name, {})
@@ -119,6 +120,19 @@ def test_nothing_is_open(guarded, admin):
         assert code_of(lambda: nobody.admin.command("aggregate", 1, pipeline=pipeline, cursor={})) == UNAUTHORIZED
         named = {"$impersonatedUser": {"user": "admin", "db": "admin"}}
         assert code_of(lambda: nobody.admin.command({"killSessions": [], "$audit": named})) == UNAUTHORIZED
+
+
+def test_the_balancer_is_a_member_of_the_cluster(admin, ann):
+    admin.admin.command("shardCollection", "app.zone", key={"k": 1})
+    admin.app.zone.insert_many([{"k": n} for n in range(50)])
+    admin.admin.command("addShardToZone", "s1", zone="far")
+    admin.admin.command("updateZoneKeyRange", "app.zone", min={"k": 20}, max={"k": 30}, zone="far")
+    until(lambda: admin.admin.command("balancerCollectionStatus", "app.zone")["balancerCompliant"])
+    assert admin.admin.command("balancerStatus")["numBalancerRounds"] > 0
+    assert [chunk["shard"] for chunk in admin.config.chunks.find({"min.k": 20})] == ["s1"]
+    assert ann.app.zone.count_documents({}) == 50
+    admin.admin.command("configureCollectionBalancing", "app.zone", enableBalancing=False)
+    assert code_of(lambda: ann.admin.command("configureCollectionBalancing", "app.zone", enableBalancing=True)) == UNAUTHORIZED
 
 
 def test_changes_of_rights_have_effect(guarded, admin):

@@ -124,10 +124,13 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     warn_of_unavailable(log, &storage);
 
     let router = open_router(&settings, &listeners, &dialer)?;
+    let balancer = open_balancer(&settings, &listeners, &dialer);
     let host = Process { metrics, stop: stop.clone(), bell, tls, settings: settings.clone(), dialer };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
     let commands = Commands::new(database, log.clone(), parameters, options, Box::new(host));
     let commands = commands.with_replication(replication).with_membership(membership).with_accounts(accounts);
+    let seam = balancer.clone().map(|balancer| balancer as Arc<dyn arbor_command::Balancer>);
+    let commands = commands.with_balancer(seam);
     let commands = commands.as_shard(settings.is_shard).as_config_server(settings.is_config_server).with_router(router);
     let commands = Arc::new(commands.with_audit(audit.clone()));
     set_storage_parameters(&commands, log)?;
@@ -142,9 +145,10 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
 
     let clock = start_clock(commands.clone(), stop.clone())?;
     let feed = start_feed(&commands)?;
-    let ranges_stop = stop.clone();
+    let (ranges_stop, balancer_stop) = (stop.clone(), stop.clone());
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
     let ranges = start_range_deleter(commands.clone(), ranges_stop)?;
+    let balancer = balancer.map(|balancer| start_balancer(balancer, commands.clone(), balancer_stop)).transpose()?;
     let builds = begin_builds_again(&commands)?;
     commands.audit_start();
     let unix = listen(&settings, log, &listeners)?;
@@ -154,6 +158,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     http.into_iter().for_each(|http| drop(http.join()));
     let _ = ttl.join();
     let _ = ranges.join();
+    balancer.into_iter().for_each(|balancer| drop(balancer.join()));
     let _ = monitor.join();
     commands.database.feed.stop();
     feed.into_iter().for_each(|feed| drop(feed.join()));
@@ -264,11 +269,20 @@ fn open_router(
 ) -> Result<Option<Arc<dyn arbor_command::Router>>, Failure> {
     let Some(config_db) = &settings.config_db else { return Ok(None) };
     let address = format!("{}:{}", arbor_protocol::process::host_name(), port_of(settings, listeners));
-    let dialer = dialer.clone();
-    let connect: Connect = Arc::new(move |host, timeout| dialer.connect(host, timeout));
-    let router =
-        arbor_router::Router::new(config_db, address, connect).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
+    let router = arbor_router::Router::new(config_db, address, connect_by(dialer))
+        .map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
     Ok(Some(Arc::new(router)))
+}
+
+fn connect_by(dialer: &Dialer) -> Connect {
+    let dialer = dialer.clone();
+    Arc::new(move |host, timeout| dialer.connect(host, timeout))
+}
+
+/// The balancer of a cluster, if this is one of its config servers.
+fn open_balancer(settings: &Settings, listeners: &Listeners, dialer: &Dialer) -> Option<Arc<arbor_router::Balancer>> {
+    let address = format!("{}:{}", arbor_protocol::process::host_name(), port_of(settings, listeners));
+    settings.is_config_server.then(|| Arc::new(arbor_router::Balancer::new(&address, connect_by(dialer))))
 }
 
 /// Refuses roles that a server alone cannot have.
@@ -451,6 +465,21 @@ fn start_range_deleter(commands: Arc<Commands>, stop: Stop) -> Result<std::threa
         }
     };
     statement_thread("arbor-ranges").spawn(deleter).map_err(Failure::cannot_start)
+}
+
+/// Starts the thread of the balancer, which does something on the primary only.
+fn start_balancer(
+    balancer: Arc<arbor_router::Balancer>,
+    commands: Arc<Commands>,
+    stop: Stop,
+) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let rounds = move || {
+        while !stop.is_stopping() {
+            std::thread::sleep(TICK);
+            balancer.tick(&commands);
+        }
+    };
+    statement_thread("arbor-balancer").spawn(rounds).map_err(Failure::cannot_start)
 }
 
 /// Starts the thread that reads committed entries for subscribers; none on a standalone, which has no subscribers.

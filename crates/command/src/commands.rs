@@ -30,7 +30,7 @@ use crate::session::{SESSIONS_MAX, Sessions};
 use crate::storage_parameters::StorageParameters;
 use crate::usage::Usages;
 use crate::write_block::WriteBlock;
-use crate::{Connection, Error, Parameters, Result, Router};
+use crate::{Balancer, Connection, Error, Parameters, Result, Router};
 
 /// Operations that run for this long are looked at: their clients may have left.
 const ABANDONED_AGE: Duration = Duration::from_secs(1);
@@ -116,6 +116,8 @@ pub struct Commands {
     pub(crate) auto_compact: AutoCompact,
     /// The data is on other servers.
     pub(crate) router: Option<Arc<dyn Router>>,
+    /// `None`: this server is no config server.
+    pub(crate) balancer: Option<Arc<dyn Balancer>>,
     /// Its database `config` is that of a cluster.
     pub(crate) is_config_server: bool,
     /// `None`: this server is no shard.
@@ -177,6 +179,7 @@ impl Commands {
             stopping: AtomicBool::new(false),
             auto_compact: AutoCompact::default(),
             router: None,
+            balancer: None,
             is_config_server: false,
             ownership: None,
             low_on_space: AtomicBool::new(false),
@@ -191,6 +194,32 @@ impl Commands {
     /// Returns the commands with an audit.
     pub fn with_audit(self, audit: Option<Arc<Audit>>) -> Commands {
         Commands { audit, ..self }
+    }
+
+    /// Returns the commands of a config server with a balancer.
+    pub fn with_balancer(self, balancer: Option<Arc<dyn Balancer>>) -> Commands {
+        Commands { balancer, ..self }
+    }
+
+    /// Returns the term and the address, `set/host:port,...`, of the set of which this server is the primary.
+    pub fn leads(&self) -> Option<(i64, String)> {
+        let replication = self.replication.as_ref().filter(|replication| replication.is_primary())?;
+        let state = replication.state();
+        let hosts: Vec<&str> = state.config.as_ref()?.members.iter().map(|member| member.host.as_str()).collect();
+        Some((replication.term(), format!("{}/{}", replication.name(), hosts.join(","))))
+    }
+
+    /// Returns how far back members of replica sets are read.
+    pub fn history_window(&self) -> Duration {
+        self.database.transactions.history_window()
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<i64> {
+        self.parameters.int(name)
     }
 
     /// Returns the commands of a router.

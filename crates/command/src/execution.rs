@@ -94,6 +94,7 @@ impl Commands {
         registry::find(name)
             .or_else(|| self.router.as_ref().and_then(|_| registry::of_routers(name)))
             .or_else(|| self.ownership.as_ref().and_then(|_| registry::of_shards(name)))
+            .or_else(|| self.balancer.as_ref().and_then(|_| registry::of_config_servers(name)))
     }
 
     /// Runs a command that may run.

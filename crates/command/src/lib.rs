@@ -68,7 +68,7 @@ pub use connection::Connection;
 pub use error::{Error, Result};
 pub use parameters::Parameters;
 pub use replication::Membership;
-pub use routing::{Answer, Routed, RoutedCursor, Router};
+pub use routing::{Answer, Balancer, Routed, RoutedCursor, Router};
 
 /// The MongoDB release that Arbor presents itself as.
 pub const MONGODB_VERSION: &str = "8.0.0";

@@ -201,7 +201,7 @@ fn string<'d>(doc: Doc<'d>, name: &str) -> &'d str {
     }
 }
 
-fn bytes_of(doc: Doc<'_>, name: &str) -> Vec<u8> {
+pub(crate) fn bytes_of(doc: Doc<'_>, name: &str) -> Vec<u8> {
     match doc.get(name) {
         Some(ValueRef::Binary { bytes, .. }) => bytes.to_vec(),
         _ => Vec::new(),
@@ -220,11 +220,11 @@ fn is_pending(row: Doc<'_>) -> bool {
 }
 
 /// The range's documents are not the shard's own.
-fn is_hidden(row: Doc<'_>) -> bool {
+pub(crate) fn is_hidden(row: Doc<'_>) -> bool {
     !is_pending(row) || string(row, "side") == "recipient"
 }
 
-fn key_of(row: Doc<'_>) -> DocBuf {
+pub(crate) fn key_of(row: Doc<'_>) -> DocBuf {
     match row.get("keyPattern") {
         Some(ValueRef::Document(key)) => key.to_buf(),
         _ => DocBuf::new(),
@@ -236,12 +236,12 @@ fn binary(bytes: &[u8]) -> ValueRef<'_> {
 }
 
 /// An index that begins with the shard key; none: the records themselves are in its order.
-enum Order<'c> {
+pub(crate) enum Order<'c> {
     Records,
     Index(&'c Index),
 }
 
-fn order_of<'c>(collection: &'c Collection, key: Doc<'_>) -> Result<Order<'c>> {
+pub(crate) fn order_of<'c>(collection: &'c Collection, key: Doc<'_>) -> Result<Order<'c>> {
     let parts: Vec<(&str, FieldKind)> = key
         .iter()
         .map(|(path, direction)| match direction {
@@ -315,7 +315,7 @@ fn read_range(
 
 impl Commands {
     /// Returns the rows of ranges of a collection; of all, without a name.
-    fn range_rows(&self, name: Option<&str>) -> Result<Vec<DocBuf>> {
+    pub(crate) fn range_rows(&self, name: Option<&str>) -> Result<Vec<DocBuf>> {
         let filter = name.map_or_else(DocBuf::new, |name| DocBuf::new().with("nss", name));
         let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(deletions()?) };
         let found = arbor_query::find(&Scope::of(&self.database), &spec, &Interrupt::never())?;

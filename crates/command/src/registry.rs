@@ -183,9 +183,11 @@ static COMMANDS: &[Row] = &[
 static OF_ROUTERS: &[Row] = &[
     (slow("addShard", "Adds a shard to the cluster").admin().writing(), not_here, Cluster(Action::AddShard)),
     (slow("addShardToZone", "Makes a shard part of a zone").admin().writing(), not_here, By(access::sharding::zone_of_shard)),
+    (slow("balancerCollectionStatus", "Whether a collection's chunks are where they should be").admin(), not_here, By(access::sharding::shard_collection)),
     (slow("balancerStart", "Allows the balancer to run").admin().writing(), not_here, By(access::sharding::balancer_switch)),
     (slow("balancerStatus", "Whether the balancer may run").admin(), not_here, By(access::sharding::balancer_status)),
     (slow("balancerStop", "Stops the balancer").admin().writing(), not_here, By(access::sharding::balancer_switch)),
+    (slow("configureCollectionBalancing", "The balancer's settings of a collection").admin().writing(), not_here, By(access::sharding::shard_collection)),
     (slow("enableSharding", "Creates a database, on a shard that may be named").admin().writing(), not_here, By(access::sharding::of_database)),
     (slow("flushRouterConfig", "Forgets what the router knows of the cluster").admin(), not_here, Cluster(Action::FlushRouterConfig)),
     (slow("getShardMap", "The addresses of the shards").admin(), not_here, Cluster(Action::GetShardMap)),
@@ -205,6 +207,7 @@ static OF_ROUTERS: &[Row] = &[
 
 #[rustfmt::skip]
 static OF_SHARDS: &[Row] = &[
+    (slow("_shardsvrDataSizes", "Bytes of collections").admin(), sharding::sizes::data_sizes, Cluster(Action::Internal)),
     (slow("_shardsvrJoin", "Makes this server a shard of a cluster").admin().writing(), sharding::join, Cluster(Action::Internal)),
     (slow("_shardsvrLeave", "Forgets the cluster").admin().writing(), sharding::leave, Cluster(Action::Internal)),
     (slow("_shardsvrMoveChanges", "Changes of a range that moves").admin().writing(), moves::move_changes, Cluster(Action::Internal)),
@@ -215,7 +218,14 @@ static OF_SHARDS: &[Row] = &[
     (slow("_shardsvrMoveRanges", "The ranges that move, or have").admin().writing(), moves::move_ranges, Cluster(Action::Internal)),
     (slow("_shardsvrMoveRead", "Documents of a range that moves").admin().writing(), moves::move_read, Cluster(Action::Internal)),
     (slow("_shardsvrMoveWrite", "Takes documents of a range").admin().writing(), moves::move_write, Cluster(Action::Internal)),
+    (slow("_shardsvrRangeSizes", "Bytes of ranges of a collection").admin(), sharding::sizes::range_sizes, Cluster(Action::Internal)),
     (slow("_shardsvrSetOwnership", "Sets the version of a collection or database").admin().writing(), sharding::set_ownership, Cluster(Action::Internal)),
+    (slow("_shardsvrSplitPoint", "The key behind a number of bytes").admin(), sharding::sizes::split_point, Cluster(Action::Internal)),
+];
+
+#[rustfmt::skip]
+static OF_CONFIG_SERVERS: &[Row] = &[
+    (slow("_configsvrBalancerStatus", "The rounds of the balancer").admin(), sharding::balancer_status, Cluster(Action::Internal)),
 ];
 
 /// Returns a command that only routers have.
@@ -226,6 +236,11 @@ pub(crate) fn of_routers(name: &str) -> Option<&'static Row> {
 /// Returns a command that only shards have.
 pub(crate) fn of_shards(name: &str) -> Option<&'static Row> {
     OF_SHARDS.iter().find(|(info, ..)| info.name == name)
+}
+
+/// Returns a command that only config servers have.
+pub(crate) fn of_config_servers(name: &str) -> Option<&'static Row> {
+    OF_CONFIG_SERVERS.iter().find(|(info, ..)| info.name == name)
 }
 
 pub(crate) fn commands() -> impl Iterator<Item = &'static CommandInfo> {

@@ -9,7 +9,7 @@ use arbor_wire::Sequence;
 use crate::access::Identity;
 use crate::call::Call;
 use crate::cmd::shared::cursor_reply::{First, answer_first};
-use crate::{Commands, Error, Result};
+use crate::{Commands, Error, Result, registry};
 
 /// One request that a router may answer.
 pub struct Routed<'c> {
@@ -53,6 +53,23 @@ pub trait Router: Send + Sync {
 
     /// To be called about every second.
     fn tick(&self) {}
+}
+
+/// The balancer of a cluster, on the primary of its config servers.
+pub trait Balancer: Send + Sync {
+    /// Returns the fields of `balancerStatus` about its rounds.
+    fn status(&self) -> DocBuf;
+}
+
+impl Commands {
+    /// Does work of a router as if a client had sent it a command. Requires: the command is one that only routers have.
+    pub fn with_routed<T>(&self, body: Doc<'_>, interrupt: &Interrupt, work: impl FnOnce(&Routed<'_>) -> T) -> T {
+        let name = body.first().map_or("", |(name, _)| name);
+        let row = registry::of_routers(name);
+        let (info, ..) = row.unwrap_or_else(|| unreachable!("{name} is a command of routers"));
+        let generic = Generic::default();
+        work(&Routed { info, db: "admin", body, sequences: &[], generic: &generic, user: None, interrupt })
+    }
 }
 
 /// Runs a command on the router; false: the server is to run it.

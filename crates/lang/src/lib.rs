@@ -61,7 +61,7 @@ pub use error::{Error, Result};
 pub use expression::Expression;
 pub use hashed::hash_of;
 pub use matcher::Filter;
-pub use matcher::key_ranges::{KeyRanges, shard_key_of};
+pub use matcher::key_ranges::{KeyRanges, shard_key_of, shard_key_values};
 pub use metadata::{Input, MetaKind, Metadata};
 pub use path::Path;
 pub use projection::Projection;

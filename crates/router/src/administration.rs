@@ -10,6 +10,7 @@ use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_query::Interrupt;
 
+use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{Routing, new_version, now};
 use crate::shard::Shard;
 use crate::table;
@@ -21,6 +22,8 @@ const LOCK_AGE_MAX_MS: i64 = 120_000;
 const RENEWED_AGE_MAX_MS: i64 = 15_000;
 const RENEWAL: Duration = Duration::from_secs(2);
 const LOCK_PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait of `balancerStop` for the round that runs.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lock of a namespace in `config.locks`.
 pub(crate) struct Guard<'r> {
@@ -61,7 +64,7 @@ pub(crate) fn renewal(id: &DocBuf) -> DocBuf {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // where it fails, the lock grows old
-        let interrupt = Interrupt::never().within(Duration::from_secs(10));
+        let interrupt = self.router.within(Duration::from_secs(10));
         let _ = self.router.catalog.delete("locks", &self.id, &interrupt);
     }
 }
@@ -73,8 +76,10 @@ impl<'r> Request<'r> {
             "addShardToZone" => self.zone_of_shard(true)?,
             "removeShardFromZone" => self.zone_of_shard(false)?,
             "updateZoneKeyRange" => self.zone_of_range()?,
+            "balancerCollectionStatus" => self.balancer_collection_status()?,
             "balancerStart" | "balancerStop" => self.switch_balancer(name == "balancerStop")?,
             "balancerStatus" => self.balancer_status()?,
+            "configureCollectionBalancing" => self.configure_balancing()?,
             "enableSharding" => self.enable_sharding()?,
             "flushRouterConfig" => {
                 self.catalog().forget_all();
@@ -281,11 +286,13 @@ impl<'r> Request<'r> {
         }
         let own = self.catalog().read_one("shards", name.into(), interrupt)?.unwrap_or_default();
         let was_draining = fields::is_true(own.as_doc(), "draining");
-        let chunks = self.catalog().read("chunks", &DocBuf::new().with("shard", name), "_id", interrupt)?.len();
+        let chunks = self.catalog().read("chunks", &DocBuf::new().with("shard", name), "_id", interrupt)?;
+        let jumbo = chunks.iter().filter(|chunk| fields::is_true(chunk.as_doc(), "jumbo")).count();
+        let chunks = chunks.len();
         let databases = self.catalog().read("databases", &DocBuf::new().with("primary", name), "_id", interrupt)?;
         let to_move: ArrayBuf = databases.iter().filter_map(|own| own.get("_id")).collect();
         let remaining = DocBuf::new().with("chunks", chunks as i64).with("dbs", databases.len() as i64);
-        let remaining = remaining.with("jumboChunks", 0i64);
+        let remaining = remaining.with("jumboChunks", jumbo as i64);
         let note = "you need to drop or movePrimary these databases";
         let shown =
             |state: &str, message: &str| DocBuf::new().with("msg", message).with("state", state).with("shard", name);
@@ -302,6 +309,7 @@ impl<'r> Request<'r> {
         self.catalog().delete("shards", &DocBuf::new().with("_id", name), interrupt)?;
         shard.call("admin", &DocBuf::new().with("_shardsvrLeave", 1i32), interrupt)?;
         self.catalog().refresh_shards(interrupt)?;
+        self.catalog().forget_all();
         Ok(shown("completed", "removeshard completed successfully"))
     }
 
@@ -323,16 +331,95 @@ impl<'r> Request<'r> {
 
     fn switch_balancer(&self, stopped: bool) -> Result<DocBuf> {
         let mode = if stopped { "off" } else { "full" };
-        let setting = DocBuf::new().with("_id", "balancer").with("mode", mode).with("stopped", stopped);
-        self.catalog().put("settings", &setting, self.interrupt())?;
+        let set = DocBuf::new().with("mode", mode).with("stopped", stopped);
+        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", "balancer"));
+        let statement = statement.with("u", &DocBuf::new().with("$set", &set)).with("upsert", true);
+        let updates: ArrayBuf = std::iter::once(&statement).collect();
+        self.catalog().write(DocBuf::new().with("update", "settings").with("updates", &updates), self.interrupt())?;
+        if stopped {
+            // a move that runs ends as it would have
+            let interrupt = self.interrupt().within(STOP_PATIENCE);
+            while fields::is_true(self.rounds(&interrupt)?.as_doc(), "inBalancerRound") {
+                interrupt.check()?;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
         Ok(DocBuf::new())
+    }
+
+    /// Asks the balancer about its rounds.
+    fn rounds(&self, interrupt: &Interrupt) -> Result<DocBuf> {
+        let asked =
+            self.catalog().config.call("admin", &DocBuf::new().with("_configsvrBalancerStatus", 1i32), interrupt);
+        asked.map(|reply| fields::without(reply.as_doc(), &["ok", "operationTime", "$clusterTime", "topologyVersion"]))
     }
 
     fn balancer_status(&self) -> Result<DocBuf> {
         let setting = self.catalog().read_one("settings", "balancer".into(), self.interrupt())?.unwrap_or_default();
-        let mode = if fields::is_true(setting.as_doc(), "stopped") { "off" } else { "full" };
-        let reply = DocBuf::new().with("mode", mode).with("inBalancerRound", false);
-        Ok(reply.with("numBalancerRounds", 0i64).with("term", 1i64))
+        let mode = if balancer::is_off(setting.as_doc()) { "off" } else { "full" };
+        let rounds = self.rounds(self.interrupt())?;
+        Ok(std::iter::once(("mode", ValueRef::String(mode))).chain(rounds.as_doc().iter()).collect())
+    }
+
+    fn balancer_collection_status(&self) -> Result<DocBuf> {
+        let namespace = self.text("balancerCollectionStatus")?;
+        self.sharded(namespace)?;
+        let situation = Situation::read(self.catalog(), Selection::One(namespace), self.interrupt())?;
+        let max = situation.collections.first().map_or(0, |collection| collection.chunk_bytes_max);
+        let violation = balancer::plan(&situation.shards, &situation.collections).violation();
+        let megabytes = max as f64 / f64::from(1 << 20);
+        let reply = if megabytes.fract() == 0.0 {
+            DocBuf::new().with("chunkSize", megabytes as i32)
+        } else {
+            DocBuf::new().with("chunkSize", megabytes)
+        };
+        let reply = reply.with("balancerCompliant", violation.is_none());
+        Ok(match violation {
+            Some(violation) => reply.with("firstComplianceViolation", violation.name()),
+            None => reply,
+        })
+    }
+
+    /// `configureCollectionBalancing`: fields of `config.collections` that the balancer reads.
+    fn configure_balancing(&self) -> Result<DocBuf> {
+        let namespace = self.text("configureCollectionBalancing")?;
+        let (mut set, mut unset) = (DocBuf::new(), DocBuf::new());
+        match self.body().get("chunkSize").map(fields::number_of) {
+            None => {}
+            Some(Some(0.0)) => drop(unset.append("maxChunkSizeBytes", "")),
+            Some(Some(size)) if (1.0..=1024.0).contains(&size) && size.fract() == 0.0 => {
+                set.append("maxChunkSizeBytes", (size as i64) << 20);
+            }
+            Some(_) => {
+                let text = "Chunk size must be a whole number of MiB between 1 and 1024";
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
+        }
+        if fields::is_true(self.body(), "defragmentCollection") {
+            let text = "defragmentCollection is not supported yet: chunks are merged where they are";
+            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
+        }
+        if self.body().get("enableAutoMerger").is_some() {
+            set.append("enableAutoMerge", fields::is_true(self.body(), "enableAutoMerger"));
+        }
+        if self.body().get("enableBalancing").is_some() {
+            set.append("noBalance", !fields::is_true(self.body(), "enableBalancing"));
+        }
+        let _guard = self.lock(namespace)?;
+        self.sharded(namespace)?;
+        let mut change = DocBuf::new();
+        for (operator, fields) in [("$set", &set), ("$unset", &unset)] {
+            if !fields.as_doc().is_empty() {
+                change.append(operator, fields);
+            }
+        }
+        if change.as_doc().is_empty() {
+            return Ok(DocBuf::new());
+        }
+        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("u", &change);
+        let updates: ArrayBuf = std::iter::once(&statement).collect();
+        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
+        self.catalog().write(update, self.interrupt()).map(|_| DocBuf::new())
     }
 
     fn shard_map(&self) -> Result<DocBuf> {

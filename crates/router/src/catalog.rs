@@ -283,7 +283,14 @@ impl Catalog {
     }
 
     fn emptiest(&self, interrupt: &Interrupt) -> Result<String> {
-        let shards = self.refresh_shards(interrupt)?;
+        let mut shards = self.refresh_shards(interrupt)?;
+        let draining = self.read("shards", &DocBuf::new().with("draining", true), "_id", interrupt)?;
+        let is_draining = |shard: &Arc<Shard>| {
+            draining.iter().any(|own| fields::string(own.as_doc(), "_id") == Some(shard.name.as_str()))
+        };
+        if draining.len() < shards.len() {
+            shards.retain(|shard| !is_draining(shard));
+        }
         let databases = self.read("databases", &DocBuf::new(), "_id", interrupt)?;
         let count = |name: &str| {
             let of = |database: &&DocBuf| fields::string(database.as_doc(), "primary") == Some(name);

@@ -18,11 +18,13 @@
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `moves` | moves of chunks between shards |
+//! | `balancer/` | the balancer, which is on the config servers |
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod administration;
+mod balancer;
 mod catalog;
 mod chunks;
 mod ddl;
@@ -41,17 +43,18 @@ mod transactions;
 mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Doc, DocBuf, ObjectId, ValueRef};
+use arbor_bson::{Code, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_command::{Answer, Commands, Result, Routed};
 use arbor_protocol::metrics::Class;
 use arbor_query::Interrupt;
 use parking_lot::Mutex;
 
-pub use crate::shard::Connect;
-
+pub use crate::balancer::Balancer;
 use crate::catalog::Catalog;
+pub use crate::shard::Connect;
 use crate::shard::{Read, Shard, end_reads};
 use crate::transactions::Transactions;
 
@@ -76,6 +79,8 @@ pub struct Router {
     started: Instant,
     cluster: Mutex<Option<ObjectId>>,
     last_ping: Mutex<Option<Instant>>,
+    /// The process ends: what is half done is left to others.
+    stopping: Arc<AtomicBool>,
 }
 
 impl Router {
@@ -89,7 +94,13 @@ impl Router {
             started: Instant::now(),
             cluster: Mutex::new(None),
             last_ping: Mutex::new(None),
+            stopping: Arc::default(),
         })
+    }
+
+    /// Returns the interrupt of work that is finished even if its client has gone.
+    fn within(&self, limit: Duration) -> Interrupt {
+        Interrupt::new(Some(Instant::now() + limit), self.stopping.clone())
     }
 
     /// Returns the id of the cluster, which the first router makes. Errors: the config servers cannot be reached.
@@ -103,13 +114,13 @@ impl Router {
                 let id = arbor_protocol::topology::new_object_id();
                 let version = DocBuf::new().with("_id", 1i32).with("clusterId", ValueRef::ObjectId(id));
                 match self.catalog.insert("version", &[version], interrupt) {
-                    Err(error) if error.code == arbor_bson::Code::DUPLICATE_KEY => return self.cluster_id(interrupt),
+                    Err(error) if error.code == Code::DUPLICATE_KEY => return self.cluster_id(interrupt),
                     other => other?,
                 }
                 Some(id)
             }
         };
-        let unknown = || arbor_command::Error::new(arbor_bson::Code::INTERNAL_ERROR, "config.version has no clusterId");
+        let unknown = || arbor_command::Error::new(Code::INTERNAL_ERROR, "config.version has no clusterId");
         let id = id.ok_or_else(unknown)?;
         *self.cluster.lock() = Some(id);
         Ok(id)
@@ -124,6 +135,8 @@ impl Router {
             .with("up", self.started.elapsed().as_secs() as i64)
             .with("waiting", true);
         self.cluster_id(interrupt)?;
+        // requests to a shard that was removed meanwhile are not to wait for it
+        self.catalog.refresh_shards(interrupt)?;
         self.catalog.put("mongos", &document, interrupt)
     }
 }
@@ -169,6 +182,8 @@ pub(crate) struct Request<'r> {
 
 /// Attempts of a request whose routing table is out of date.
 const ATTEMPTS: u32 = 12;
+/// Attempts of a request to a shard that is not there.
+const REMOVED_ATTEMPTS: u32 = 2;
 /// The change that a shard waits for seems to have been given up.
 const REPAIRED_AT: u32 = 8;
 
@@ -195,8 +210,13 @@ impl<'r> Request<'r> {
     ) -> Result<T> {
         let mut attempts = 0;
         loop {
-            let routing = self.catalog().routing(db, namespace, create, self.interrupt())?;
-            match attempt(&routing) {
+            let routing = self.catalog().routing(db, namespace, create, self.interrupt());
+            match routing.and_then(|routing| attempt(&routing)) {
+                // a shard that the table names was removed: the tables of others may name it, too
+                Err(error) if error.code == Code::SHARD_NOT_FOUND && attempts < REMOVED_ATTEMPTS => {
+                    self.catalog().forget_all();
+                    attempts += 1;
+                }
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
                     self.interrupt().check()?;
                     self.catalog().forget(db, namespace);
@@ -270,7 +290,6 @@ impl<'r> Request<'r> {
 }
 
 fn is_stale(error: &arbor_command::Error) -> bool {
-    use arbor_bson::Code;
     matches!(
         error.code,
         Code::STALE_CONFIG | Code::STALE_DB_VERSION | Code::STALE_EPOCH | Code::CONFLICTING_OPERATION_IN_PROGRESS

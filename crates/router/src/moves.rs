@@ -165,13 +165,16 @@ impl<'r> Request<'r> {
             Ok(times) => {
                 let details = times.with("clonedDocs", moved.documents as i64).with("clonedBytes", moved.bytes as i64);
                 moved.log("moveChunk.commit", details.with("totalTimeMS", begun.elapsed().as_millis() as i64));
+                moved.log("moveChunk.from", DocBuf::new().with("note", "success"));
                 if ["_waitForDelete", "waitForDelete"].iter().any(|name| fields::is_true(self.body(), name)) {
                     moved.wait_for_deletion()?;
                 }
                 Ok(millis(begun))
             }
             Err(error) => {
-                moved.log("moveChunk.error", DocBuf::new().with("errmsg", error.message.as_str()));
+                let failed = DocBuf::new().with("errmsg", error.message.as_str());
+                moved.log("moveChunk.error", failed.clone());
+                moved.log("moveChunk.from", failed.with("note", "aborted"));
                 Err(error)
             }
         }
@@ -220,7 +223,7 @@ impl Move<'_> {
             .with("high", ValueRef::Binary { subtype: 0, bytes: &high })
     }
 
-    /// Adds a row to `config.changelog`. Nothing depends on it.
+    /// Adds a row to `config.changelog`. Nothing depends on it; `sh.status()` counts those of `moveChunk.from`.
     fn log(&self, what: &str, details: DocBuf) {
         let id = format!("{}-{}", self.request.router.address, arbor_protocol::topology::new_object_id());
         let details = DocBuf::new()
@@ -241,7 +244,7 @@ impl Move<'_> {
             .with("what", what)
             .with("ns", self.table.namespace.as_str())
             .with("details", &details);
-        let interrupt = Interrupt::never().within(Duration::from_secs(10));
+        let interrupt = self.request.router.within(Duration::from_secs(10));
         let _ = self.request.catalog().insert("changelog", &[row], &interrupt);
     }
 
@@ -292,7 +295,7 @@ impl Move<'_> {
 
     /// Both shards follow the config servers, as soon as they can be reached.
     fn finish(&self) -> Result<()> {
-        let interrupt = Interrupt::never().within(FINISH_MAX);
+        let interrupt = self.request.router.within(FINISH_MAX);
         let table = retried(&interrupt, || {
             self.request.forget(&self.table.namespace);
             self.request.catalog().table(&self.table.namespace, &interrupt)
@@ -408,7 +411,7 @@ impl Move<'_> {
     }
 
     fn last_changes(&self) -> Result<()> {
-        let interrupt = Interrupt::never().within(FINISH_MAX);
+        let interrupt = self.request.router.within(FINISH_MAX);
         while self.send_changes(&interrupt)? != (0, 0) {}
         let (db, name) = self.table.namespace.split_once('.').unwrap_or_default();
         let indexes = |shard: &Shard| -> Result<Vec<String>> {
@@ -425,7 +428,7 @@ impl Move<'_> {
     }
 
     fn commit(&self, chunk: &DocBuf) -> Result<()> {
-        let interrupt = Interrupt::never().within(FINISH_MAX);
+        let interrupt = self.request.router.within(FINISH_MAX);
         let own = chunk.as_doc();
         let (major, _) = self.table.last_version();
         let version = |minor| fields::timestamp(major + 1, minor);
@@ -458,7 +461,7 @@ impl Move<'_> {
 
     /// Finds out whether the config servers have committed the move. After that they do not any more.
     fn is_moved(&self, chunk: &DocBuf) -> Result<bool> {
-        let interrupt = Interrupt::never().within(FINISH_MAX);
+        let interrupt = self.request.router.within(FINISH_MAX);
         let Some(id) = chunk.get("_id") else { return Ok(false) };
         // a write of the lock waits for, or ends, a transaction that has written it
         retried(&interrupt, || self.request.catalog().write(renewal(self.guard.id()), &interrupt).map(drop))?;

@@ -73,6 +73,18 @@ pub fn shard_key_of(key: Doc<'_>, doc: Doc<'_>) -> Vec<u8> {
     builder.bytes().to_vec()
 }
 
+/// Returns the values of a document's shard key, as bounds of chunks have them.
+pub fn shard_key_values(key: Doc<'_>, doc: Doc<'_>) -> DocBuf {
+    let value = |(path, direction)| {
+        let value = at_path(doc, path).unwrap_or(ValueRef::Null);
+        match direction {
+            ValueRef::String("hashed") => (path, ValueRef::Int64(hash_of(value))),
+            _ => (path, value),
+        }
+    };
+    key.iter().map(value).collect()
+}
+
 fn at_path<'d>(doc: Doc<'d>, path: &str) -> Option<ValueRef<'d>> {
     match path.split_once('.') {
         None => doc.get(path).filter(|value| !matches!(value, ValueRef::Array(_))),

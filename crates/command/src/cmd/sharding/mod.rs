@@ -1,4 +1,6 @@
-//! Commands that routers send to shards.
+//! Commands that routers send to shards and config servers.
+
+pub(crate) mod sizes;
 
 use arbor_bson::{Code, DocBuf, ObjectId, ValueRef};
 
@@ -49,4 +51,13 @@ pub(crate) fn join(call: &mut Call<'_>) -> Result<()> {
 pub(crate) fn leave(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     call.server.set_shard_identity(&DocBuf::new().with("_id", "shardIdentity"))
+}
+
+/// `_configsvrBalancerStatus`
+pub(crate) fn balancer_status(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    if let Some(balancer) = &call.server.balancer {
+        call.reply = balancer.status();
+    }
+    Ok(())
 }
