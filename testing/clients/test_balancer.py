@@ -104,6 +104,24 @@ def test_an_uneven_collection_evens_out_under_writes(cluster, routed):
     collection.delete_many({"_id": {"$lt": 10_000}})
 
 
+def test_a_statement_over_several_shards_runs_once(cluster, routed):
+    """A router that does not know of a move is refused by one shard after another one has run the statement."""
+    routed.admin.command("balancerStop")
+    fill(routed, "once.c", count=300, size=10)
+    for middle, to in ((100, "s1"), (200, "s2")):
+        routed.admin.command("split", "once.c", middle={"k": middle})
+        routed.admin.command("moveChunk", "once.c", find={"k": middle}, to=to)
+    with cluster.routers[1].client() as other:
+        assert other.once.c.count_documents({}) == 300
+        routed.admin.command("moveRange", "once.c", min={"k": 150}, max={"k": 200}, toShard="s2")
+        changed = other.once.c.update_many({"k": {"$gte": 10}}, {"$inc": {"n": 1}})
+        assert changed.matched_count == changed.modified_count == 290
+        assert routed.once.c.count_documents({"n": 1}) == 290
+        routed.admin.command("moveRange", "once.c", min={"k": 150}, max={"k": 160}, toShard="s1")
+        assert other.once.c.delete_many({}).deleted_count == 300
+    routed.admin.command("balancerStart")
+
+
 def test_status_shows_it(cluster, routed):
     status = str(run_mongosh(cluster.routers[0].uri, "out(EJSON.stringify(sh.status().value))"))
     assert "Currently enabled" in status and "Success" in status

@@ -147,6 +147,17 @@ impl Table {
         self.shard_at(self.find(key))
     }
 
+    /// Returns the bounds of the chunks of a shard.
+    pub(crate) fn ranges_of(&self, shard: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut end = KeyBuilder::new();
+        self.key.as_doc().iter().for_each(|_| {
+            end.push(ValueRef::MaxKey, false);
+        });
+        let high = |at: usize| if at < self.owners.len() { self.low(at).to_vec() } else { end.bytes().to_vec() };
+        let own = (0..self.owners.len()).filter(|at| self.shard_at(*at) == shard);
+        own.map(|at| (self.low(at).to_vec(), high(at + 1))).collect()
+    }
+
     pub(crate) fn shards(&self) -> impl Iterator<Item = &str> {
         self.shards.iter().map(String::as_str)
     }

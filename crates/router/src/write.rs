@@ -1,7 +1,8 @@
 //! Writes over several shards.
 //!
 //! W1: shards check versions before a command runs, so a command that is refused as out of date has done nothing, and its statements
-//! are sent again by the new table.
+//! are sent again by the new table. W2: a statement for many documents that one of its shards refuses is repeated only for the
+//! ranges of the key on which it has not run: each shard had all ranges of the table while it ran.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
+use arbor_lang::KeyRanges;
 
 use crate::catalog::{Routing, versioned};
 use crate::shard::Shard;
@@ -20,6 +22,24 @@ use crate::{ATTEMPTS, Request, fields, is_stale};
 struct Statement {
     index: usize,
     document: DocBuf,
+}
+
+/// The part of a statement that has run.
+#[derive(Default)]
+struct Progress {
+    replies: Vec<DocBuf>,
+    /// Shards, and the tables by which they ran it.
+    done: Vec<(Arc<Table>, String)>,
+}
+
+impl Progress {
+    /// Returns the ranges of a collection on which the statement has run. None: it has not, or on another collection of the name.
+    fn ranges(&self, table: &Table) -> Option<KeyRanges> {
+        let same = self.done.iter().filter(|(before, _)| before.epoch == table.epoch);
+        let ranges = same.flat_map(|(before, shard)| before.ranges_of(shard)).collect();
+        let ranges = KeyRanges::new(table.key.clone(), ranges);
+        (!ranges.is_empty()).then_some(ranges)
+    }
 }
 
 /// Outcome of a write that is put together from those of the shards.
@@ -256,14 +276,15 @@ impl Request<'_> {
         let mut outcome = Outcome { modified: (name == "updates").then_some(0), ..Outcome::default() };
         for statement in statements {
             let index = statement.index;
-            let done = self
-                .with_routing(self.routed.db, &namespace, true, |routing| self.change_one(routing, name, &statement));
+            let mut progress = Progress::default();
+            let done = self.with_routing(self.routed.db, &namespace, true, |routing| {
+                self.change_one(routing, name, &statement, &mut progress)
+            });
+            for reply in progress.replies {
+                outcome.add(reply.as_doc(), std::slice::from_ref(&statement));
+            }
             match done {
-                Ok(replies) => {
-                    for reply in replies {
-                        outcome.add(reply.as_doc(), std::slice::from_ref(&statement));
-                    }
-                }
+                Ok(()) => {}
                 // errors of the statement are part of the reply; others end the request
                 Err(error) if is_of_statement(&error) => outcome.refuse(index, &error),
                 Err(error) => return Err(error),
@@ -280,13 +301,14 @@ impl Request<'_> {
             && self.statements("updates").iter().any(|one| fields::is_true(one.document.as_doc(), "upsert"))
     }
 
-    /// Returns the replies of the shards on which one statement ran.
-    fn change_one(&self, routing: &Routing, name: &str, statement: &Statement) -> Result<Vec<DocBuf>> {
+    /// Runs one statement where it has not run yet.
+    fn change_one(&self, routing: &Routing, name: &str, statement: &Statement, progress: &mut Progress) -> Result<()> {
         let one = std::slice::from_ref(statement);
         let table = match routing {
             Routing::Sharded(table, _) => table,
             Routing::Unsharded(shard, _) | Routing::Config(shard) => {
-                return Ok(vec![self.send(routing, shard, name, one)?]);
+                progress.replies.push(self.send(routing, shard, name, one)?);
+                return Ok(());
             }
         };
         let document = statement.document.as_doc();
@@ -302,17 +324,28 @@ impl Request<'_> {
             check_update(table, filter, document.get("u"), upsert, whole)?;
         }
         let shards = self.shards_named(&names)?;
-        let mut replies = Vec::new();
+        let done = progress.ranges(table).filter(|_| multi);
+        let rest = done.as_ref().map(|done| Statement {
+            index: statement.index,
+            document: with_filter(document, filter, done.outside().as_doc()),
+        });
+        let one = rest.as_ref().map_or(one, std::slice::from_ref);
         for shard in &shards {
+            let is_done =
+                |done: &KeyRanges| table.ranges_of(&shard.name).iter().all(|(low, high)| done.cover(low, high));
+            if done.as_ref().is_some_and(is_done) {
+                continue;
+            }
             let reply = self.send(routing, shard, name, one)?;
-            let done = fields::int(reply.as_doc(), "n") > 0 || reply.get("writeErrors").is_some();
-            replies.push(reply);
+            let found = fields::int(reply.as_doc(), "n") > 0 || reply.get("writeErrors").is_some();
+            progress.replies.push(reply);
+            progress.done.push((table.clone(), shard.name.clone()));
             // one document was asked for
-            if done && !multi {
+            if found && !multi {
                 break;
             }
         }
-        Ok(replies)
+        Ok(())
     }
 
     pub(crate) fn find_and_modify(&self) -> Result<Answer> {
@@ -379,6 +412,14 @@ impl Request<'_> {
         };
         Ok(Answer::Reply(self.forward_to(&Routing::Unsharded(shard.clone(), None), &shard)?))
     }
+}
+
+/// Returns a statement whose filter has another condition.
+fn with_filter(statement: Doc<'_>, filter: Doc<'_>, condition: Doc<'_>) -> DocBuf {
+    let both: ArrayBuf = [filter, condition].into_iter().collect();
+    let query = DocBuf::new().with("$and", &both);
+    let field = |(name, value)| (name, if name == "q" { ValueRef::Document(query.as_doc()) } else { value });
+    statement.iter().map(field).collect()
 }
 
 fn is_of_statement(error: &Error) -> bool {

@@ -1,5 +1,5 @@
 //! Ranges of a shard key as a predicate: what a shard adds to the filters of routers, so that they do not see documents of ranges
-//! that it does not own. No user writes it.
+//! that it does not own, and a router to a statement of which it repeats a part. No user writes it.
 
 use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{Doc, DocBuf, ValueRef};
@@ -13,11 +13,21 @@ pub(super) const OUTSIDE: &str = "$_arborOutside";
 #[derive(Clone, Debug)]
 pub struct KeyRanges {
     key: DocBuf,
+    /// In the order of the key, and apart from each other.
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl KeyRanges {
-    pub fn new(key: DocBuf, ranges: Vec<(Vec<u8>, Vec<u8>)>) -> KeyRanges {
+    /// The ranges may overlap.
+    pub fn new(key: DocBuf, mut ranges: Vec<(Vec<u8>, Vec<u8>)>) -> KeyRanges {
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let joins = next.0 <= before.1;
+            if joins && next.1 > before.1 {
+                before.1 = std::mem::take(&mut next.1);
+            }
+            joins
+        });
         KeyRanges { key, ranges }
     }
 
@@ -41,8 +51,17 @@ impl KeyRanges {
 
     /// Returns true if a document is in one of the ranges.
     pub fn contain(&self, doc: Doc<'_>) -> bool {
-        let key = shard_key_of(self.key.as_doc(), doc);
-        self.ranges.iter().any(|(low, high)| *low <= key && key < *high)
+        self.range_with(&shard_key_of(self.key.as_doc(), doc)).is_some()
+    }
+
+    fn range_with(&self, key: &[u8]) -> Option<&(Vec<u8>, Vec<u8>)> {
+        let before = self.ranges.partition_point(|(low, _)| low.as_slice() <= key).checked_sub(1)?;
+        self.ranges.get(before).filter(|(_, high)| key < high.as_slice())
+    }
+
+    /// Returns true if all of a range is in the ranges.
+    pub fn cover(&self, low: &[u8], high: &[u8]) -> bool {
+        self.range_with(low).is_some_and(|(_, end)| high <= end.as_slice())
     }
 
     /// Returns the filter of the documents outside.
@@ -125,6 +144,20 @@ mod tests {
             assert_eq!(ranges.contain(doc(text).as_doc()), !seen, "{text}");
         }
         assert!(Filter::parse(doc("{$_arborOutside: {key: {a: 1}, ranges: [1]}}").as_doc(), &Context::new(0)).is_err());
+    }
+
+    #[test]
+    fn ranges_are_joined() {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let ranges = [("m", "p"), ("a", "c"), ("c", "e"), ("n", "o"), ("p", "q"), ("x", "y")];
+        let ranges = ranges.iter().map(|(low, high)| (bytes(low), bytes(high))).collect();
+        let ranges = KeyRanges::new(doc("{a: 1}"), ranges);
+        assert_eq!(ranges.ranges, [("a", "e"), ("m", "q"), ("x", "y")].map(|(low, high)| (bytes(low), bytes(high))));
+        for (low, high, expected) in
+            [("a", "e", true), ("b", "d", true), ("d", "f", false), ("e", "f", false), ("A", "b", false)]
+        {
+            assert_eq!(ranges.cover(low.as_bytes(), high.as_bytes()), expected, "{low} {high}");
+        }
     }
 
     #[test]
