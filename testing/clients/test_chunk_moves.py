@@ -94,6 +94,28 @@ def test_a_chunk_moves_and_comes_back(cluster, routed, key):
     assert len(log) == 3 and all(entry["details"]["criticalSectionMicros"] > 0 for entry in log)
 
 
+def test_a_transaction_does_not_miss_what_has_arrived(routed):
+    """Its snapshot on the recipient is from before the move."""
+    routed.admin.command("enableSharding", "late", primaryShard="s0")
+    routed.admin.command("shardCollection", "late.c", key={"k": 1})
+    routed.admin.command("split", "late.c", middle={"k": 50})
+    routed.admin.command("moveChunk", "late.c", find={"k": 50}, to="s1")
+    routed.late.c.insert_many([{"k": n} for n in range(100)])
+    with routed.start_session() as session:
+        session.start_transaction()
+        assert routed.late.c.count_documents({"k": 60}, session=session) == 1
+        routed.admin.command("moveRange", "late.c", min={"k": 20}, max={"k": 50}, toShard="s1")
+        with pytest.raises(OperationFailure) as caught:
+            routed.late.c.count_documents({"k": 30}, session=session)
+        assert caught.value.code == 272 and caught.value.has_error_label("TransientTransactionError")
+        with contextlib.suppress(OperationFailure):
+            session.abort_transaction()
+        with session.start_transaction():
+            assert routed.late.c.count_documents({"k": 30}, session=session) == 1
+            routed.late.c.update_one({"k": 30}, {"$set": {"n": 1}}, session=session)
+    assert routed.late.c.count_documents({"n": 1}) == 1
+
+
 def test_hidden_documents_are_not_changed(cluster, routed):
     """On the donor, before they are deleted, and on the recipient, before they are its own."""
     routed.admin.command("shardCollection", "hidden.c", key={"k": 1})

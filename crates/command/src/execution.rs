@@ -17,7 +17,7 @@ use arbor_protocol::write_concern::WriteConcern;
 use arbor_protocol::{CommandInfo, labels};
 use arbor_query::{Interrupt, LastCommit, summary};
 use arbor_store::Namespace;
-use arbor_txn::Patience;
+use arbor_txn::{Patience, View};
 use arbor_wire::{Form, ReplyTo, Sequence};
 use uuid::Uuid;
 
@@ -214,7 +214,13 @@ impl Commands {
         };
         let statements = session.as_ref().and_then(InSession::statements);
         let past_view = if self.router.is_some() { Ok(None) } else { self.past_view(&generic) };
-        let (view, refused) = match past_view {
+        let past = past_view.as_ref().ok().and_then(Option::as_ref).map(|(view, _)| view.position());
+        let position = past.or_else(|| session.as_ref().and_then(InSession::position));
+        let shown = match (placed, position) {
+            (Some(placed), Some(position)) => placed.check_snapshot(request, position),
+            _ => Ok(()),
+        };
+        let (view, refused) = match shown.and(past_view) {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
         };

@@ -344,10 +344,11 @@ impl Commands {
         outcome.errors.into_iter().next().map_or(Ok(()), |failed| Err(failed.error.into()))
     }
 
-    /// Ends moves of ranges: those of `kept` are the shard's own, those of `dropped` are to be deleted.
-    pub(crate) fn settle_ranges(&self, name: &str, kept: &[ObjectId], dropped: &[ObjectId]) -> Result<()> {
+    /// Ends moves of ranges: those of `kept` are the shard's own, those of `dropped` are to be deleted. Returns true if one has arrived.
+    pub(crate) fn settle_ranges(&self, name: &str, kept: &[ObjectId], dropped: &[ObjectId]) -> Result<bool> {
+        let mut has_arrived = false;
         if kept.is_empty() && dropped.is_empty() {
-            return Ok(());
+            return Ok(has_arrived);
         }
         for row in self.range_rows(Some(name))? {
             let id = id_of(row.as_doc());
@@ -355,10 +356,11 @@ impl Commands {
                 let ready: DocBuf = row.as_doc().iter().filter(|(name, _)| *name != "pending").collect();
                 self.persist(&deletions()?, ready.as_doc())?;
             } else if kept.contains(&id) {
+                has_arrived |= string(row.as_doc(), "side") == "recipient";
                 self.delete_row(&DocBuf::new().with("_id", ValueRef::ObjectId(id)))?;
             }
         }
-        Ok(())
+        Ok(has_arrived)
     }
 
     pub(crate) fn forget_ranges(&self, name: &str) -> Result<()> {

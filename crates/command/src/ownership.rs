@@ -4,7 +4,8 @@
 //! O1: a version is set while no request of its namespace runs, so a request that has passed the check runs under that version to its
 //! end. O2: what is known is rows of `config.cache.ownership`, so a restart or another primary of the shard checks the same.
 //! O3: a chunk move sets a version while readers of the one before may still run: they see what the shard had when they began, and
-//! nothing of it is deleted before they end. Writers of the range have ended by then (`moves`).
+//! nothing of it is deleted before they end. Writers of the range have ended by then (`moves`). O4: a snapshot of before a range
+//! arrived is not read under a version with the range: it would miss the range's documents.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -13,10 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arbor_base::Position;
 use arbor_bson::{Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_query::{FindSpec, Interrupt, Scope};
 use arbor_session::SessionId;
 use arbor_store::Namespace;
+use arbor_txn::View;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::execution::Incoming;
@@ -45,6 +48,8 @@ pub(crate) struct Placed {
     pub(crate) owned: Option<DocBuf>,
     /// A range is leaving.
     pub(crate) moving: Option<Arc<Moving>>,
+    /// Position up to which ranges have arrived since this server began. None: none has.
+    arrived: Option<Position>,
     /// Writers under this state.
     pub(crate) writers: Arc<AtomicUsize>,
     /// Writers under earlier ones that may still run.
@@ -58,9 +63,25 @@ impl Placed {
             version: version.to_buf(),
             owned: None,
             moving: None,
+            arrived: None,
             writers: Arc::default(),
             older: Vec::new(),
         }
+    }
+
+    /// Refuses a snapshot that does not show what has arrived.
+    pub(crate) fn check_snapshot(&self, request: &Incoming<'_>, position: Position) -> Result<()> {
+        let Some(arrived) = self.arrived.filter(|arrived| position < *arrived) else { return Ok(()) };
+        let collection = match request.body.first() {
+            Some((_, ValueRef::String(name))) => name,
+            _ => "",
+        };
+        let text = format!(
+            "Collection {}.{collection} has undergone a catalog change operation at position {} and no longer satisfies the requirements \
+             for the current transaction which requires {}. Transaction will be aborted.",
+            request.db, arrived.0, position.0
+        );
+        Err(Error::new(Code::MIGRATION_CONFLICT, text))
     }
 
     pub(crate) fn with_owned(self, owned: Option<DocBuf>) -> Placed {
@@ -79,6 +100,7 @@ impl Placed {
             version: self.version.clone(),
             owned: self.owned.clone(),
             moving: self.moving.clone(),
+            arrived: self.arrived,
             writers: Arc::default(),
             older: older.filter(|writers| writers.load(Ordering::Acquire) > 0).cloned().collect(),
         }
@@ -369,7 +391,7 @@ impl Commands {
         if state == "none" {
             self.forget_ranges(name)?;
         }
-        self.settle_ranges(name, kept, dropped)?;
+        let has_arrived = self.settle_ranges(name, kept, dropped)?;
         self.persist(&rows()?, row.as_doc())?;
         self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
         match known {
@@ -380,7 +402,9 @@ impl Commands {
                     _ => placed.next(),
                 };
                 let (placement, version) = (placed.placement, placed.version.clone());
-                self.publish(name, Placed { placement, version, owned, moving: None, ..next })?;
+                let arrived =
+                    if has_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
+                self.publish(name, Placed { placement, version, owned, moving: None, arrived, ..next })?;
             }
             Some(known) => drop(ownership.known.write().insert(name.to_owned(), known)),
             None => drop(ownership.known.write().remove(name)),

@@ -28,6 +28,7 @@ const LOST_RACE: &[Code] = &[
     Code::SNAPSHOT_UNAVAILABLE,
     Code::PREPARED_TRANSACTION_IN_PROGRESS,
     Code::SNAPSHOT_TOO_OLD,
+    Code::MIGRATION_CONFLICT,
 ];
 
 /// The labels of an error of a command with this body.

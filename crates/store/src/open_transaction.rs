@@ -63,6 +63,11 @@ impl OpenTransaction {
         self.state().txn.view()
     }
 
+    /// Returns the position of the snapshot.
+    pub fn position(&self) -> Position {
+        self.state().txn.position()
+    }
+
     /// Nothing was written.
     pub fn is_empty(&self) -> bool {
         self.state().txn.is_empty()

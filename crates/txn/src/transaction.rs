@@ -61,6 +61,11 @@ impl Transaction {
         ReadView::frozen(self.snapshot.clone(), self.writes.written().clone())
     }
 
+    /// Returns the position of the snapshot.
+    pub fn position(&self) -> Position {
+        self.snapshot.position()
+    }
+
     /// Declares that this key is going to be written. In an open transaction it fails with [`Error::Conflict`] when the commit
     /// would fail for this key by now, or another open transaction has claimed it and is still open; the transaction cannot be
     /// committed with it any more. Other transactions may write everything, and detect conflicts at their commit.

@@ -1,6 +1,7 @@
 //! One command with its session: the session is checked out before the command runs, and released after it with the outcome of
 //! the transaction.
 
+use arbor_base::Position;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::CommandInfo;
 use arbor_protocol::generic::Generic;
@@ -89,6 +90,11 @@ impl<'s> InSession<'s> {
     /// The number of the transaction that the command is part of.
     pub(crate) fn transaction(&self) -> Option<i64> {
         (self.out.intent() != Intent::Write).then(|| self.out.number())
+    }
+
+    /// Returns the position of the snapshot of the open transaction.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.out.work().map(OpenTransaction::position)
     }
 
     pub(crate) fn numbers(&self) -> &Numbers {
