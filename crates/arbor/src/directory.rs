@@ -8,6 +8,7 @@
 //! | `log/` | the commit log |
 //! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
 //! | `ftree/`, `lmdb/`, `rocksdb/`, `wiredTiger/` | the trees of the engine of that name |
+//! | `diagnostic.data/` | samples of all statistics (`metrics`, flight/); they may be deleted at any time |
 //! | `scratch/` | temporary files; nothing in it survives a start |
 //! | `reserve` | space for the time when there is none (`txn`'s `Space`); it may be deleted while no server runs |
 //!

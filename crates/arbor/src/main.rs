@@ -1,4 +1,4 @@
-//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
+//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor report`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
 //!
 //! | file | what |
 //! |---|---|
@@ -7,12 +7,14 @@
 //! | `route` | the start of a router |
 //! | `front` | joins `server`, which knows frames, with `command`, which knows requests |
 //! | `http` | the HTTP port: metrics and health |
+//! | `recorder` | the thread of the flight recorder |
 //! | `directory` | the data directory: its lock, its identity, what is in it |
 //! | `engines` | the storage engines of this build, and how the settings open them |
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `allocator` | jemalloc |
 //! | `background` | `--fork` |
 //! | `backup/` | backs up a running server, and restores |
+//! | `report` | draws what the flight recorder has kept |
 //! | `check` | verifies a directory offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a directory; carries a damaged one over into a new directory |
 //! | `descriptors` | how many files and connections may be open |
@@ -43,6 +45,8 @@ mod inspect;
 mod membership;
 mod memory;
 mod oplog;
+mod recorder;
+mod report;
 mod route;
 mod salvage;
 mod security;
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("route", matches)) => ended(route::run(matches)),
         Some(("backup", matches)) => ended(backup::run(matches)),
+        Some(("report", matches)) => ended(report::run(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("inspect", matches)) => ended(inspect::run(matches)),
         Some(("salvage", matches)) => ended(salvage::run(matches)),
@@ -94,6 +99,7 @@ fn cli() -> Command {
         .subcommand(cluster::command())
         .subcommand(config::route_command())
         .subcommand(backup::command())
+        .subcommand(report::command())
         .subcommand(check::command())
         .subcommand(inspect::command())
         .subcommand(salvage::command())

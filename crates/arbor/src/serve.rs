@@ -28,7 +28,7 @@ use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::front::{CommandsCell, Front, Process};
 use crate::memory::{Sizes, start as start_monitor};
 use crate::storage::{Pace, Part, Storage};
-use crate::{allocator, audit, background, descriptors, http, membership, oplog, security};
+use crate::{allocator, audit, background, descriptors, http, membership, oplog, recorder, security};
 
 const CONTEXT: &str = "initandlisten";
 
@@ -144,6 +144,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     commands.read_feature_version().map_err(Failure::cannot_start)?;
 
     let clock = start_clock(commands.clone(), stop.clone())?;
+    let recorder = recorder::start(commands.clone(), log.clone(), &settings.dbpath, stop.clone())?;
     let feed = start_feed(&commands)?;
     let (ranges_stop, balancer_stop) = (stop.clone(), stop.clone());
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
@@ -155,6 +156,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let served = server.with_unix_socket(unix).run(listeners, Arc::new(Front { commands: commands.clone() }));
     log.info(events::CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
+    let _ = recorder.join();
     http.into_iter().for_each(|http| drop(http.join()));
     let _ = ttl.join();
     let _ = ranges.join();

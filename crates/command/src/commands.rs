@@ -27,6 +27,7 @@ use crate::profiler::Profiler;
 use crate::replication::{Membership, Several};
 use crate::session::collections::SessionCollections;
 use crate::session::{SESSIONS_MAX, Sessions};
+use crate::slow_shapes::SlowShapes;
 use crate::storage_parameters::StorageParameters;
 use crate::usage::Usages;
 use crate::write_block::WriteBlock;
@@ -110,6 +111,7 @@ pub struct Commands {
     pub(crate) started: Instant,
     pub(crate) feature_version: FeatureVersion,
     pub(crate) profiler: Profiler,
+    pub(crate) slow_shapes: SlowShapes,
     pub(crate) write_block: WriteBlock,
     pub(crate) log_components: LogComponents,
     pub(crate) stopping: AtomicBool,
@@ -174,6 +176,7 @@ impl Commands {
             started: Instant::now(),
             feature_version: FeatureVersion::default(),
             profiler,
+            slow_shapes: SlowShapes::default(),
             write_block: WriteBlock::default(),
             log_components: LogComponents::default(),
             stopping: AtomicBool::new(false),

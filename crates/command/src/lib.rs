@@ -27,6 +27,7 @@
 //! | `log_components` | levels of log components |
 //! | `watcher` | monitoring of long catalogue changes |
 //! | `slow_log`, `profiler` | a log line for each slow request; operations recorded in `system.profile` |
+//! | `slow_shapes` | slow operations by shape |
 
 mod access;
 mod audit;
@@ -55,6 +56,7 @@ mod requests;
 mod routing;
 mod session;
 mod slow_log;
+mod slow_shapes;
 mod storage_parameters;
 mod ttl;
 mod usage;
@@ -63,6 +65,7 @@ mod write_block;
 
 pub use access::{Accounts, ClusterAuth, Identity, Keys};
 pub use audit::{Audit, AuditOptions};
+pub use cmd::diagnostics::small::Recording;
 pub use commands::{Commands, Host, Options};
 pub use connection::Connection;
 pub use error::{Error, Result};

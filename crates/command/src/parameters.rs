@@ -31,10 +31,12 @@ struct Row {
     kind: Kind,
     use_: Use,
     default: &'static str,
+    /// The least number that is taken.
+    min: Option<i64>,
 }
 
 const fn row(name: &'static str, kind: Kind, use_: Use, default: &'static str) -> Row {
-    Row { name, kind, use_, default }
+    Row { name, kind, use_, default, min: None }
 }
 
 #[rustfmt::skip]
@@ -54,7 +56,12 @@ static ROWS: &[Row] = &[
     row("defaultFanout", Kind::Int, Use::Startup, "64"),
     row("defaultPageSize", Kind::Int, Use::Startup, "1048576"),
     row("defaultReadPageSize", Kind::Int, Use::Startup, "8192"),
-    row("diagnosticDataCollectionEnabled", Kind::Bool, Use::NoEffect, "false"),
+    row("diagnosticDataCollectionDirectorySizeMB", Kind::Int, Use::Runtime, "200").from(10),
+    row("diagnosticDataCollectionEnabled", Kind::Bool, Use::Runtime, "true"),
+    row("diagnosticDataCollectionFileSizeMB", Kind::Int, Use::Runtime, "10").from(1),
+    row("diagnosticDataCollectionPeriodMillis", Kind::Int, Use::Runtime, "1000").from(100),
+    row("diagnosticDataCollectionSamplesPerChunk", Kind::Int, Use::Runtime, "300").from(2),
+    row("diagnosticDataCollectionSamplesPerInterimUpdate", Kind::Int, Use::Runtime, "10").from(2),
     row("enableLocalhostAuthBypass", Kind::Bool, Use::Startup, "true"),
     row("enableTestCommands", Kind::Bool, Use::Startup, "false"),
     row("enforceUserClusterSeparation", Kind::Bool, Use::Startup, "true"),
@@ -128,6 +135,7 @@ impl Parameters {
             }
             let wrong = || format!("Bad value for parameter \"{name}\": '{text}'");
             let value = row.kind.parse(text).ok_or_else(wrong)?;
+            row.check(&value)?;
             if let Some(slot) = values.get_mut(index) {
                 *slot = value;
             }
@@ -186,6 +194,7 @@ impl Parameters {
         }
         let wrong = || Error::bad_value(format!("invalid value for parameter [{name}]"));
         let value = row.kind.convert(value).ok_or_else(wrong)?;
+        row.check(&value).map_err(Error::bad_value)?;
         let mut values = self.values.lock();
         let slot = values.get_mut(index).ok_or_else(unknown)?;
         Ok(std::mem::replace(slot, value))
@@ -211,6 +220,25 @@ pub(crate) fn detail(value: &Value, runtime: bool, startup: bool) -> DocBuf {
 }
 
 impl Row {
+    const fn from(self, min: i64) -> Row {
+        Row { min: Some(min), ..self }
+    }
+
+    fn check(&self, value: &Value) -> std::result::Result<(), String> {
+        let number = match value {
+            Value::Int32(number) => i64::from(*number),
+            Value::Int64(number) => *number,
+            _ => return Ok(()),
+        };
+        match self.min {
+            Some(min) if number < min => Err(format!(
+                "Invalid value for parameter {}: {number} is not greater than or equal to {min}",
+                self.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn detailed(&self, value: &Value) -> DocBuf {
         detail(value, self.runtime(), self.startup())
     }
@@ -289,6 +317,7 @@ mod tests {
             ("noSuchThing", ValueRef::Int32(1), 72),
             ("enableTestCommands", 1i32.into(), 20),
             ("logLevel", "x".into(), 2),
+            ("diagnosticDataCollectionPeriodMillis", 99i32.into(), 2),
         ] {
             assert_eq!(parameters.set(name, value).unwrap_err().code.0, code, "{name}");
         }

@@ -14,6 +14,7 @@ use arbor_wire::Form;
 use crate::call::Plan;
 use crate::execution::{Incoming, kind_name};
 use crate::profiler::Verdict;
+use crate::slow_shapes::SlowOperation;
 use crate::{Commands, Connection, Error, usage};
 
 /// An operation that ended.
@@ -50,6 +51,14 @@ impl Commands {
         let took_ms = if ended.info.is_waiting() { 0 } else { ended.took.as_millis() };
         let Verdict { logged, recorded } = self.profiler.judge(db, took_ms, shown);
         if logged {
+            self.slow_shapes.add(SlowOperation {
+                namespace: ended.namespace(),
+                statement: ended.statement().as_doc(),
+                plan: summary::line(),
+                took: ended.took,
+                work: &work::done(),
+                returned: ended.plan.returned.unwrap_or(0),
+            });
             self.log.info(events::SLOW_QUERY, &connection.name, ended.log_attributes(connection));
         }
         if recorded {

@@ -1,15 +1,18 @@
-//! Metrics over HTTP: the statistics of `serverStatus` as text for Prometheus, and the health of the server.
+//! Metrics over HTTP: the statistics of `serverStatus` as text for Prometheus, and the health of the server. And the flight recorder,
+//! which keeps them in files.
 //!
 //! | file | what |
 //! |---|---|
 //! | `render` | statistics to text; one table of names |
 //! | `http` | the port: a few requests at a time, small and short |
+//! | `flight/` | the flight recorder: samples of all statistics in compressed files |
 //!
 //! Nothing is counted here: every number comes from [`Source::statistics`].
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
+pub mod flight;
 mod http;
 mod render;
 

@@ -4,6 +4,7 @@
 mod ageing;
 pub mod arguments;
 mod chart;
+mod diagnostics;
 mod draw;
 mod founding;
 mod grid;
@@ -15,6 +16,7 @@ mod published;
 mod table;
 mod text;
 
+pub use diagnostics::draw_diagnostics;
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
 pub use heading::ending;
 pub use page::{Entry, index, page};

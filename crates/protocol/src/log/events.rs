@@ -78,6 +78,8 @@ events! {
     TREE_FETCH_FAILED = Repl 9_000_046 "A tree of another member could not be fetched; it is tried again",
     BACKUP_BEGUN = Storage 9_000_047 "A backup begins: the state of this moment is held",
     RANGE_NOT_DELETED = Storage 9_000_050 "Documents of a range that has left could not be deleted; it is tried again",
+    RECORDER_FAILS = Control 9_000_051 "The flight recorder cannot write its samples; it tries again",
+    RECORDER_WORKS = Control 9_000_052 "The flight recorder writes again",
 }
 
 #[cfg(test)]

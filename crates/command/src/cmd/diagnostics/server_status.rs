@@ -13,31 +13,35 @@ use crate::call::Call;
 use crate::{Commands, MONGODB_VERSION, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
-    let uptime = call.server.started.elapsed();
-    let host = format!("{}:{}", process::host_name(), call.server.options.port);
-    let reply = &mut call.reply;
-    reply.append("host", &host).append("version", MONGODB_VERSION).append("process", "mongod");
+    call.reply = document(call.server, call.body)?;
+    Ok(())
+}
+
+/// Returns the reply of `serverStatus` with the sections that `body` does not leave out.
+pub(super) fn document(server: &Commands, body: Doc<'_>) -> Result<DocBuf> {
+    let uptime = server.started.elapsed();
+    let host = format!("{}:{}", process::host_name(), server.options.port);
+    let mut reply = DocBuf::new().with("host", &host).with("version", MONGODB_VERSION).with("process", "mongod");
     reply.append("pid", i64::from(std::process::id())).append("uptime", uptime.as_secs_f64().floor());
     reply.append("uptimeMillis", uptime.as_millis() as i64).append("uptimeEstimate", uptime.as_secs() as i64);
     reply.append("localTime", ValueRef::DateTime(now_ms()));
     for (name, section) in SECTIONS {
-        if is_requested(call.body, name) {
+        if is_requested(body, name) {
             let section = match name {
-                &"opLatencies" if wants_histograms(call.body) => call.server.metrics.latencies(true),
-                _ => section(call.server)?,
+                &"opLatencies" if wants_histograms(body) => server.metrics.latencies(true),
+                _ => section(server)?,
             };
             if !section.as_doc().is_empty() {
-                call.reply.append(name, &section);
+                reply.append(name, &section);
             }
         }
     }
-    for member in open_members(call.server) {
-        if is_requested(call.body, &member) {
-            let counters = counters(call.server, &member)?;
-            call.reply.append(&member, &counters);
+    for member in open_members(server) {
+        if is_requested(body, &member) {
+            reply.append(&member, &counters(server, &member)?);
         }
     }
-    Ok(())
+    Ok(reply)
 }
 
 /// A client leaves a section out with `name: 0`.

@@ -2,11 +2,13 @@
 //! `assets/report.js` with the embedded ECharts from JSON that the page carries.
 
 mod charts;
+mod diagnostics;
 mod html;
 mod index;
 mod sections;
 mod shell;
 
+pub(crate) use diagnostics::diagnostics;
 pub(crate) use html::escaped;
 pub use index::{Entry, index};
 pub(crate) use shell::{Shell, shell};
