@@ -1,4 +1,4 @@
-//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor report`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
+//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor report`, `arbor doctor`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
 //!
 //! | file | what |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | `allocator` | jemalloc |
 //! | `background` | `--fork` |
 //! | `backup/` | backs up a running server, and restores |
+//! | `doctor/` | checks the machine and the settings of a server |
 //! | `report` | draws what the flight recorder has kept |
 //! | `check` | verifies a directory offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a directory; carries a damaged one over into a new directory |
@@ -35,6 +36,7 @@ mod config;
 mod coordination;
 mod descriptors;
 mod directory;
+mod doctor;
 mod echo;
 mod engine_copy;
 mod engines;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("route", matches)) => ended(route::run(matches)),
         Some(("backup", matches)) => ended(backup::run(matches)),
+        Some(("doctor", matches)) => ended(doctor::run(matches)),
         Some(("report", matches)) => ended(report::run(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("inspect", matches)) => ended(inspect::run(matches)),
@@ -99,6 +102,7 @@ fn cli() -> Command {
         .subcommand(cluster::command())
         .subcommand(config::route_command())
         .subcommand(backup::command())
+        .subcommand(doctor::command())
         .subcommand(report::command())
         .subcommand(check::command())
         .subcommand(inspect::command())

@@ -17,6 +17,11 @@ pub(crate) fn route_command() -> Command {
     command("route", "Routes MongoDB clients to the shards of a cluster, as mongos does")
 }
 
+/// `arbor doctor`, for the server that the same flags start.
+pub(crate) fn doctor_command() -> Command {
+    command("doctor", "Checks the machine and the settings for a server with these flags")
+}
+
 fn command(name: &'static str, about: &'static str) -> Command {
     let config =
         Arg::new("config").long("config").short('f').value_name("FILE").help("Configuration file, YAML or key = value");

@@ -24,7 +24,7 @@ mod table;
 mod value;
 mod yaml;
 
-pub(crate) use command_line::{read as read_command_line, route_command, serve_command};
+pub(crate) use command_line::{doctor_command, read as read_command_line, route_command, serve_command};
 pub(crate) use nested::nested;
 pub(crate) use settings::{AuditDestination, OplogSettings, Settings, TlsMode};
 pub(crate) use table::without_secrets;
