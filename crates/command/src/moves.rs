@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `_shardsvrMoveIn` | recipient | hides the range, and waits until nothing of it is left there |
 //! | `_shardsvrMoveOut` | donor | notes the move, follows the log from here on |
+//! | `_shardsvrMoveClients` | both | how long operations of clients take |
 //! | `_shardsvrMoveRead` | donor | the next documents of the range in the order of the shard key |
 //! | `_shardsvrMoveChanges` | donor | documents that have changed since, by `_id`, as they are now; retryable writes |
 //! | `_shardsvrMoveWrite` | recipient | takes them |
@@ -620,6 +621,14 @@ pub(crate) fn move_out(call: &mut Call<'_>) -> Result<()> {
         before.end();
     }
     server.publish(name, next.with_moving(moving))
+}
+
+/// `_shardsvrMoveClients`: the reads and writes that have ended since the server began, and their microseconds.
+pub(crate) fn move_clients(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    let (ops, micros) = call.server.metrics.reads_and_writes();
+    call.reply.append("ops", ops as i64).append("micros", micros as i64);
+    Ok(())
 }
 
 /// `_shardsvrMoveRead`

@@ -211,6 +211,7 @@ static OF_SHARDS: &[Row] = &[
     (slow("_shardsvrJoin", "Makes this server a shard of a cluster").admin().writing(), sharding::join, Cluster(Action::Internal)),
     (slow("_shardsvrLeave", "Forgets the cluster").admin().writing(), sharding::leave, Cluster(Action::Internal)),
     (slow("_shardsvrMoveChanges", "Changes of a range that moves").admin().writing(), moves::move_changes, Cluster(Action::Internal)),
+    (slow("_shardsvrMoveClients", "Latencies of clients").admin(), moves::move_clients, Cluster(Action::Internal)),
     (slow("_shardsvrMoveClose", "Holds the writers of a range that moves").admin().writing(), moves::move_close, Cluster(Action::Internal)),
     (slow("_shardsvrMoveIn", "Begins to take a range").admin().writing(), moves::move_in, Cluster(Action::Internal)),
     (slow("_shardsvrMoveOpen", "Lets the writers of a range continue").admin().writing(), moves::move_open, Cluster(Action::Internal)),

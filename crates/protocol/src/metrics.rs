@@ -175,6 +175,12 @@ impl Metrics {
         self.latencies.each_ref().map(Latency::ops)
     }
 
+    /// Returns the number of reads and writes that ended, and their microseconds.
+    pub fn reads_and_writes(&self) -> (u64, u64) {
+        let both = self.latencies.iter().take(Class::Command as usize);
+        both.fold((0, 0), |(ops, micros), latency| (ops + latency.ops(), micros + latency.micros.sum()))
+    }
+
     /// `opLatencies`.
     pub fn latencies(&self, histograms: bool) -> DocBuf {
         let mut doc = DocBuf::new();

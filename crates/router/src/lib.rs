@@ -18,6 +18,7 @@
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `moves` | moves of chunks between shards |
+//! | `throttle` | the pace of a move, by the latencies of clients |
 //! | `balancer/` | the balancer, which is on the config servers |
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -39,6 +40,7 @@ mod rows;
 mod shard;
 mod sink;
 mod table;
+mod throttle;
 mod transactions;
 mod write;
 

@@ -19,6 +19,7 @@ use crate::catalog::now;
 use crate::chunks::{check_names, replacement, transaction};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
+use crate::throttle::{SLICE, Sum, Throttle};
 use crate::{Request, fields};
 
 /// The gate closes when a round of changes had no more than this.
@@ -42,6 +43,8 @@ struct Move<'r> {
     max: DocBuf,
     documents: u64,
     bytes: u64,
+    /// Time that the copy has waited for the sake of clients.
+    throttled: Duration,
 }
 
 impl<'r> Request<'r> {
@@ -159,11 +162,24 @@ impl<'r> Request<'r> {
         };
         let id = arbor_protocol::topology::new_object_id();
         let (min, max) = (min.to_buf(), max.to_buf());
-        let mut moved = Move { request: self, guard, table, from, to, id, min, max, documents: 0, bytes: 0 };
+        let mut moved = Move {
+            request: self,
+            guard,
+            table,
+            from,
+            to,
+            id,
+            min,
+            max,
+            documents: 0,
+            bytes: 0,
+            throttled: Duration::ZERO,
+        };
         moved.log("moveChunk.start", DocBuf::new());
         match moved.run(chunk) {
             Ok(times) => {
                 let details = times.with("clonedDocs", moved.documents as i64).with("clonedBytes", moved.bytes as i64);
+                let details = details.with("throttledMS", moved.throttled.as_millis() as i64);
                 moved.log("moveChunk.commit", details.with("totalTimeMS", begun.elapsed().as_millis() as i64));
                 moved.log("moveChunk.from", DocBuf::new().with("note", "success"));
                 if ["_waitForDelete", "waitForDelete"].iter().any(|name| fields::is_true(self.body(), name)) {
@@ -346,6 +362,8 @@ impl Move<'_> {
     fn copy(&mut self) -> Result<()> {
         let interrupt = self.request.interrupt();
         let mut from: Option<Vec<u8>> = None;
+        let mut throttles = [Throttle::default(), Throttle::default()];
+        let (mut begun, mut before) = (Instant::now(), self.clients()?);
         loop {
             self.guard.renew(interrupt)?;
             let mut read = self.command("_shardsvrMoveRead");
@@ -364,6 +382,17 @@ impl Move<'_> {
                 Some(ValueRef::Binary { bytes, .. }) => from = Some(bytes.to_vec()),
                 _ => break,
             }
+            let work = begun.elapsed();
+            if work >= SLICE {
+                interrupt.check()?;
+                let sums = before.into_iter().zip(self.clients()?);
+                let pauses = throttles.iter_mut().zip(sums);
+                let pauses = pauses.map(|(throttle, (before, after))| throttle.pause_after(before, after, work));
+                let pause = pauses.max().unwrap_or_default();
+                self.throttled += pause;
+                std::thread::sleep(pause);
+                (begun, before) = (Instant::now(), self.clients()?);
+            }
         }
         for _ in 0..ROUNDS_MAX {
             self.guard.renew(interrupt)?;
@@ -374,6 +403,13 @@ impl Move<'_> {
         }
         let text = "the documents of the range change faster than they are copied";
         Err(Error::new(Code::EXCEEDED_TIME_LIMIT, text))
+    }
+
+    /// Asks both shards for the latencies of their clients.
+    fn clients(&self) -> Result<[Sum; 2]> {
+        let ask = DocBuf::new().with("_shardsvrMoveClients", self.table.namespace.as_str());
+        let reply = |shard: &Shard| shard.call("admin", &ask, self.request.interrupt());
+        Ok([Sum::of(reply(&self.from)?.as_doc()), Sum::of(reply(&self.to)?.as_doc())])
     }
 
     /// Sends what has changed; returns how much that was, and how much is known to be left.
