@@ -123,6 +123,7 @@ def test_a_statement_over_several_shards_runs_once(cluster, routed):
 
 
 def test_status_shows_it(cluster, routed):
+    assert {"uuid_1_min_1", "uuid_1_shard_1_min_1"} <= set(routed.config.chunks.index_information())
     status = str(run_mongosh(cluster.routers[0].uri, "out(EJSON.stringify(sh.status().value))"))
     assert "Currently enabled" in status and "Success" in status
 

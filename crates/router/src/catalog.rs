@@ -169,6 +169,43 @@ impl Catalog {
         Ok(self.read(collection, &filter, "_id", interrupt)?.into_iter().next())
     }
 
+    /// Returns the last chunk of a collection whose lower bound is at (`$lte`) or before (`$lt`) a bound.
+    pub(crate) fn last_chunk(
+        &self,
+        uuid: &[u8],
+        operator: &str,
+        bound: Doc<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<DocBuf>> {
+        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
+        let filter = DocBuf::new().with("uuid", uuid).with("min", &DocBuf::new().with(operator, bound));
+        let find = DocBuf::new().with("find", "chunks").with("filter", &filter);
+        let find = find.with("sort", &DocBuf::new().with("min", -1i32)).with("limit", 1i32);
+        self.first(find, interrupt)
+    }
+
+    /// Returns a chunk that a shard has of a collection, other than the one with an `_id`.
+    pub(crate) fn other_chunk(
+        &self,
+        uuid: &[u8],
+        shard: &str,
+        id: ValueRef<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<DocBuf>> {
+        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
+        let filter = DocBuf::new().with("uuid", uuid).with("shard", shard).with("_id", &DocBuf::new().with("$ne", id));
+        self.first(DocBuf::new().with("find", "chunks").with("filter", &filter).with("limit", 1i32), interrupt)
+    }
+
+    fn first(&self, find: DocBuf, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
+        let mut found = None;
+        self.each_of("config", find, interrupt, |doc| {
+            found = Some(doc.to_buf());
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     /// Runs a command on the config servers with majority.
     pub(crate) fn write(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
         let concern = DocBuf::new().with("w", "majority").with("wtimeout", 60_000i32);

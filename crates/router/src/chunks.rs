@@ -243,10 +243,10 @@ impl Request<'_> {
         let (chunk, middle) = match (given("middle")?, given("find")?, bounds) {
             (Some(middle), None, None) => {
                 check_names(&table, middle)?;
-                (self.chunk_with(&table, &key_of_bound(middle))?, middle.to_buf())
+                (self.chunk_with(&table, middle)?, middle.to_buf())
             }
             (None, Some(find), None) => {
-                let chunk = self.chunk_with(&table, &table.key_of_document(find)?)?;
+                let chunk = self.chunk_with(&table, table.bound_of_document(find)?.as_doc())?;
                 let middle = self.median(&table, chunk.as_doc())?;
                 (chunk, middle)
             }
@@ -255,7 +255,7 @@ impl Request<'_> {
                 else {
                     return Err(Error::bad_value("bounds must be an array of two documents"));
                 };
-                let chunk = self.chunk_with(&table, &key_of_bound(low))?;
+                let chunk = self.chunk_with(&table, low)?;
                 let ends = fields::document(chunk.as_doc(), "max").map(key_of_bound);
                 if fields::document(chunk.as_doc(), "min").map(key_of_bound) != Some(key_of_bound(low))
                     || ends != Some(key_of_bound(high))
@@ -319,7 +319,9 @@ impl Request<'_> {
         check_names(&table, low)?;
         check_names(&table, high)?;
         let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
-        let all = self.catalog().read("chunks", &DocBuf::new().with("uuid", uuid), "min", self.interrupt())?;
+        let within = DocBuf::new().with("$gte", low).with("$lt", high);
+        let filter = DocBuf::new().with("uuid", uuid).with("min", &within);
+        let all = self.catalog().read("chunks", &filter, "min", self.interrupt())?;
         let key = |chunk: &DocBuf, name| fields::document(chunk.as_doc(), name).map(key_of_bound).unwrap_or_default();
         let (first, last) = (key_of_bound(low), key_of_bound(high));
         let inside: Vec<&DocBuf> =
@@ -378,11 +380,9 @@ impl Request<'_> {
         ((major, minor.saturating_add(1)), (major, minor.saturating_add(2)))
     }
 
-    pub(crate) fn chunk_with(&self, table: &Table, key: &[u8]) -> Result<DocBuf> {
-        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
-        let all = self.catalog().read("chunks", &DocBuf::new().with("uuid", uuid), "min", self.interrupt())?;
-        let begins = |chunk: &DocBuf| fields::document(chunk.as_doc(), "min").map(key_of_bound).unwrap_or_default();
-        let found = all.into_iter().rev().find(|chunk| begins(chunk).as_slice() <= key);
+    /// Returns the chunk in which a bound, or a key in the form of one, is.
+    pub(crate) fn chunk_with(&self, table: &Table, bound: Doc<'_>) -> Result<DocBuf> {
+        let found = self.catalog().last_chunk(&table.uuid, "$lte", bound, self.interrupt())?;
         found.ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "no chunk has the key"))
     }
 

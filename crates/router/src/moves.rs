@@ -63,15 +63,15 @@ impl<'r> Request<'r> {
         let guard = self.lock_for_move(namespace)?;
         let table = self.sharded(namespace)?;
         let key = match (fields::document(body, "find"), bounds) {
-            (Some(find), _) => table.key_of_document(find)?,
+            (Some(find), _) => table.bound_of_document(find)?,
             (_, Some((low, high))) => {
                 check_names(&table, low)?;
                 check_names(&table, high)?;
-                key_of_bound(low)
+                low.to_buf()
             }
             _ => unreachable!("checked above"),
         };
-        let chunk = self.chunk_with(&table, &key)?;
+        let chunk = self.chunk_with(&table, key.as_doc())?;
         if let Some((low, high)) = bounds {
             let end = |name| fields::document(chunk.as_doc(), name).map(key_of_bound).unwrap_or_default();
             if end("min") != key_of_bound(low) || end("max") != key_of_bound(high) {
@@ -92,15 +92,9 @@ impl<'r> Request<'r> {
             check_names(&table, bound)?;
         }
         let Some(chunk) = (match (min, max) {
-            (Some(min), _) => Some(self.chunk_with(&table, &key_of_bound(min))?),
-            (None, Some(max)) => {
-                // the chunk that ends there, or in which it is
-                let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
-                let all = self.catalog().read("chunks", &DocBuf::new().with("uuid", uuid), "min", self.interrupt())?;
-                let begins =
-                    |chunk: &DocBuf| fields::document(chunk.as_doc(), "min").map(key_of_bound).unwrap_or_default();
-                all.into_iter().rev().find(|chunk| begins(chunk) < key_of_bound(max))
-            }
+            (Some(min), _) => Some(self.chunk_with(&table, min)?),
+            // the chunk that ends there, or in which it is
+            (None, Some(max)) => self.catalog().last_chunk(&table.uuid, "$lt", max, self.interrupt())?,
             (None, None) => None,
         }) else {
             return Err(Error::bad_value("moveRange needs min or max"));
@@ -116,7 +110,7 @@ impl<'r> Request<'r> {
             return self.move_to(&guard, table, &chunk, to);
         }
         for middle in [&low, &high] {
-            let chunk = self.chunk_with(&table, &first)?;
+            let chunk = self.chunk_with(&table, low.as_doc())?;
             let at = key_of_bound(middle.as_doc());
             let own = |name| fields::document(chunk.as_doc(), name).map(key_of_bound).unwrap_or_default();
             if at > own("min") && at < own("max") {
@@ -124,7 +118,7 @@ impl<'r> Request<'r> {
                 table = self.sharded(namespace)?;
             }
         }
-        let chunk = self.chunk_with(&table, &first)?;
+        let chunk = self.chunk_with(&table, low.as_doc())?;
         self.move_to(&guard, table, &chunk, to)
     }
 
@@ -482,12 +476,9 @@ impl Move<'_> {
         let mut updates = ArrayBuf::new();
         updates.push(&replacement(&moved));
         // another chunk of the donor shows that its chunks have changed
-        let uuid = ValueRef::Binary { subtype: 4, bytes: &self.table.uuid };
-        let of_donor = DocBuf::new().with("uuid", uuid).with("shard", self.from.name.as_str());
-        let others = self.request.catalog().read("chunks", &of_donor, "min", &interrupt)?;
-        let is_other =
-            |other: &&DocBuf| other.get("_id").map(|id| id.to_string()) != own.get("_id").map(|id| id.to_string());
-        if let Some(other) = others.iter().find(is_other) {
+        let id = own.get("_id").unwrap_or(ValueRef::Null);
+        let other = self.request.catalog().other_chunk(&self.table.uuid, &self.from.name, id, &interrupt)?;
+        if let Some(other) = other {
             let other = fields::without(other.as_doc(), &["lastmod"]).with("lastmod", version(1));
             updates.push(&replacement(&other));
         }

@@ -212,6 +212,18 @@ impl Table {
         Ok(builder.bytes().to_vec())
     }
 
+    /// Like [`Table::key_of_document`], in the form of a bound of chunks.
+    pub(crate) fn bound_of_document(&self, document: Doc<'_>) -> Result<DocBuf> {
+        let key = self.key_of_document(document)?;
+        let value = |(path, direction)| {
+            let value = fields::at_path(document, path).ok().flatten().unwrap_or(ValueRef::Null);
+            (path, if is_hashed(direction) { ValueRef::Int64(shard_key_hash(value)) } else { value })
+        };
+        let bound: DocBuf = self.key.as_doc().iter().map(value).collect();
+        assert_eq!(key_of_bound(bound.as_doc()), key, "both have the same values");
+        Ok(bound)
+    }
+
     /// Returns the version that a shard must have for this table to be right about it.
     pub(crate) fn version_for(&self, shard: &str) -> DocBuf {
         let owner = self.shards.iter().position(|known| known == shard);
@@ -286,6 +298,18 @@ mod tests {
         let mut last = Vec::new();
         chunks.iter().try_for_each(|chunk| table.push(chunk.as_doc(), &mut last))?;
         table.finish(&last)
+    }
+
+    #[test]
+    fn keys_of_documents_are_bounds() {
+        let table = collection("{a: 1, 'b.c': 'hashed'}");
+        let bound = table.bound_of_document(doc("{b: {c: 5}, a: 'x', d: 1}").as_doc()).unwrap();
+        let hash = shard_key_hash(ValueRef::Int32(5));
+        assert_eq!(bound.as_bytes(), DocBuf::new().with("a", "x").with("b.c", hash).as_bytes());
+        let bound = table.bound_of_document(doc("{}").as_doc()).unwrap();
+        let hash = shard_key_hash(ValueRef::Null);
+        assert_eq!(bound.as_bytes(), DocBuf::new().with("a", ValueRef::Null).with("b.c", hash).as_bytes());
+        assert!(table.bound_of_document(doc("{a: [1]}").as_doc()).is_err());
     }
 
     fn three() -> Table {

@@ -39,6 +39,8 @@ const MOVES_MAX: usize = 16;
 const SPLITS_REPEATED: usize = 3;
 /// Sizes of `config.actionlog` and `config.changelog`, as in MongoDB.
 const LOGS: &[(&str, i64)] = &[("actionlog", 20 << 20), ("changelog", 200 << 20)];
+/// Indexes of `config.chunks`, by which commands find single chunks.
+const CHUNK_INDEXES: &[&[&str]] = &[&["uuid", "min"], &["uuid", "shard", "min"]];
 /// Interval at which a round checks that this server still leads.
 const WATCH: Duration = Duration::from_millis(100);
 /// Merges of one pass over a collection.
@@ -216,6 +218,17 @@ impl Round<'_> {
                 _ => {}
             }
         }
+        let indexes: ArrayBuf = CHUNK_INDEXES
+            .iter()
+            .map(|fields| {
+                let key: DocBuf = fields.iter().map(|field| (*field, ValueRef::Int32(1))).collect();
+                DocBuf::new().with("key", &key).with("name", &format!("{}_1", fields.join("_1_")))
+            })
+            .collect::<Vec<DocBuf>>()
+            .iter()
+            .collect();
+        let create = DocBuf::new().with("createIndexes", "chunks").with("indexes", &indexes);
+        router.catalog.write(create, self.interrupt)?;
         for lock in router.catalog.read("locks", &DocBuf::new(), "_id", self.interrupt)? {
             let lock = lock.as_doc();
             let Some(name) = fields::string(lock, "_id") else { continue };
@@ -327,7 +340,7 @@ impl Round<'_> {
         self.with_request(router, &body, |request| {
             let _guard = request.lock(namespace)?;
             let table = request.sharded(namespace)?;
-            let chunk = request.chunk_with(&table, &key_of_bound(min))?;
+            let chunk = request.chunk_with(&table, min)?;
             let marked = fields::without(chunk.as_doc(), &["jumbo"]).with("jumbo", true);
             let updates: ArrayBuf = std::iter::once(&replacement(&marked)).collect();
             let update = DocBuf::new().with("update", "chunks").with("updates", &updates);
