@@ -84,7 +84,7 @@ def test_open_metrics_is_there_for_those_who_ask(server):
 
 def test_health_and_other_paths(server):
     assert get(server, "/healthz")[0] == 200 and get(server, "/readyz")[0] == 200
-    assert get(server, "/")[0] == 404
+    assert get(server, "/nothing")[0] == 404
 
 
 def test_the_token_protects_the_metrics(tmp_path):

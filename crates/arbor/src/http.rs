@@ -1,4 +1,4 @@
-//! The HTTP port: metrics and health for what watches the server.
+//! The HTTP port: metrics and health for what watches the server, and the console.
 //!
 //! It is there before the recovery, so that `/readyz` can say that the server is not ready yet.
 
@@ -20,6 +20,15 @@ struct Watched(CommandsCell);
 impl Source for Watched {
     fn statistics(&self) -> Result<DocBuf, String> {
         Ok(self.0.get().ok_or(RECOVERING)?.statistics())
+    }
+
+    fn console(&self, operations: bool, collections: bool) -> Result<DocBuf, String> {
+        Ok(self.0.get().ok_or(RECOVERING)?.console(operations, collections))
+    }
+
+    fn kill(&self, operation: u64) -> Result<(), String> {
+        self.0.get().ok_or(RECOVERING)?.kill_operation(operation);
+        Ok(())
     }
 
     fn health(&self) -> Result<(), String> {
@@ -63,7 +72,11 @@ pub(crate) fn start(
     let listener = TcpListener::bind(address).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
     log.info(events::LISTENING, "http", DocBuf::new().with("address", &bound.to_string()));
-    let options = Options { token_file, collections_max: settings.http.collections_max };
+    let options = Options {
+        token_file,
+        has_access_control: settings.has_access_control(),
+        collections_max: settings.http.collections_max,
+    };
     let (source, stop) = (Arc::new(Watched(commands.clone())), stop.clone());
     let thread = std::thread::Builder::new().name("arbor-http".to_owned());
     let serve = move || arbor_metrics::serve(&listener, options, source, || stop.is_stopping());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Code, DocBuf};
@@ -112,6 +112,8 @@ pub struct Commands {
     pub(crate) feature_version: FeatureVersion,
     pub(crate) profiler: Profiler,
     pub(crate) slow_shapes: SlowShapes,
+    /// Time at which the last backup began, in milliseconds since 1970; 0: none since the start.
+    pub(crate) last_backup_ms: AtomicI64,
     pub(crate) write_block: WriteBlock,
     pub(crate) log_components: LogComponents,
     pub(crate) stopping: AtomicBool,
@@ -177,6 +179,7 @@ impl Commands {
             feature_version: FeatureVersion::default(),
             profiler,
             slow_shapes: SlowShapes::default(),
+            last_backup_ms: AtomicI64::new(0),
             write_block: WriteBlock::default(),
             log_components: LogComponents::default(),
             stopping: AtomicBool::new(false),

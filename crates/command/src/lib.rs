@@ -27,6 +27,7 @@
 //! | `log_components` | levels of log components |
 //! | `watcher` | monitoring of long catalogue changes |
 //! | `slow_log`, `profiler` | a log line for each slow request; operations recorded in `system.profile` |
+//! | `console` | the document of the console |
 //! | `slow_shapes` | slow operations by shape |
 
 mod access;
@@ -37,6 +38,7 @@ mod cmd;
 mod commands;
 mod concerns;
 mod connection;
+mod console;
 mod error;
 mod error_map;
 #[cfg(test)]

@@ -85,7 +85,6 @@ impl SlowShapes {
         doc
     }
 
-    #[cfg(test)]
     /// Returns all shapes, the most expensive first.
     pub(crate) fn all(&self) -> Vec<DocBuf> {
         let state = self.state.lock();
@@ -167,8 +166,7 @@ const SHOWN: &[&str] = &[
 fn shape_of(statement: Doc<'_>) -> String {
     let mut text = String::new();
     for (at, (name, value)) in statement.iter().enumerate() {
-        let names_collection = at == 0 && matches!(value, ValueRef::String(_));
-        if names_collection {
+        if at == 0 && !SHOWN.contains(&name) {
             text.push_str(name);
         } else if SHOWN.contains(&name) {
             if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server, kept by hand: three paths, one request per connection, no body is read. A server crate would bring
+//! A small HTTP/1.1 server, kept by hand: a few paths, one request per connection, no body is read. A server crate would bring
 //! a runtime or a parser for what is one line here.
 
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq;
 
-use crate::{Format, Source, render};
+use crate::{Format, Source, console, render};
 
 /// Requests at a time; more are closed at once.
 const CONNECTIONS_MAX: usize = 8;
@@ -24,6 +24,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub struct Options {
     /// `/metrics` requires the token in this file, which is read for each request. `None`: it is open.
     pub token_file: Option<PathBuf>,
+    /// Clients log in to the server: statements are shown, and ended, with a token only.
+    pub has_access_control: bool,
     /// Collections with metrics of their own.
     pub collections_max: usize,
 }
@@ -60,14 +62,14 @@ impl Drop for Open {
     }
 }
 
-struct Reply {
-    status: &'static str,
-    content: &'static str,
-    body: String,
+pub(crate) struct Reply {
+    pub status: &'static str,
+    pub content: &'static str,
+    pub body: String,
 }
 
 impl Reply {
-    fn text(status: &'static str, body: impl Into<String>) -> Reply {
+    pub(crate) fn text(status: &'static str, body: impl Into<String>) -> Reply {
         let mut body = body.into();
         body.push('\n');
         Reply { status, content: "text/plain; charset=utf-8", body }
@@ -88,7 +90,8 @@ fn answer(mut stream: TcpStream, options: &Options, source: &dyn Source) -> std:
 fn write(mut stream: TcpStream, until: Instant, reply: &Reply, has_body: bool) -> std::io::Result<()> {
     let challenge = if reply.status.starts_with("401") { "WWW-Authenticate: Bearer\r\n" } else { "" };
     let mut out = format!(
-        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{challenge}Connection: close\r\n\r\n",
+        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+         {challenge}Connection: close\r\n\r\n",
         reply.status,
         reply.content,
         reply.body.len()
@@ -142,10 +145,15 @@ fn reply_to(head: &str, options: &Options, source: &dyn Source) -> (Reply, bool)
     let path = target.split('?').next().unwrap_or_default();
     let reply = match (method, path) {
         ("GET" | "HEAD", "/metrics") => metrics(head, options, source),
+        ("GET" | "HEAD", "/") => Reply { status: "200 OK", content: "text/html; charset=utf-8", body: console::page() },
+        ("GET" | "HEAD", "/console.json") => console::document(head, target, options, source),
+        ("POST", "/kill") => console::kill(head, target, options, source),
         ("GET" | "HEAD", "/healthz") => state(source.health()),
         ("GET" | "HEAD", "/readyz") => state(source.readiness()),
-        (_, "/metrics" | "/healthz" | "/readyz") => Reply::text("405 Method Not Allowed", "only GET and HEAD"),
-        _ => Reply::text("404 Not Found", "here are /metrics, /healthz and /readyz"),
+        (_, "/" | "/console.json" | "/metrics" | "/healthz" | "/readyz") => {
+            Reply::text("405 Method Not Allowed", "only GET and HEAD")
+        }
+        _ => Reply::text("404 Not Found", "here are /, /metrics, /healthz and /readyz"),
     };
     (reply, method != "HEAD")
 }
@@ -158,11 +166,8 @@ fn state(state: Result<(), String>) -> Reply {
 }
 
 fn metrics(head: &str, options: &Options, source: &dyn Source) -> Reply {
-    if let Some(file) = &options.token_file {
-        let given = header(head, "authorization").and_then(|value| value.strip_prefix("Bearer "));
-        if !given.is_some_and(|given| is_token(given.trim(), file)) {
-            return Reply::text("401 Unauthorized", "the bearer token is missing or wrong");
-        }
+    if let Some(refusal) = without_token(head, options) {
+        return refusal;
     }
     let format = match header(head, "accept") {
         Some(accept) if accept.contains("application/openmetrics-text") => Format::OpenMetrics,
@@ -178,6 +183,14 @@ fn metrics(head: &str, options: &Options, source: &dyn Source) -> Reply {
     }
 }
 
+/// Returns the reply to a request that lacks the token, where one is required.
+pub(crate) fn without_token(head: &str, options: &Options) -> Option<Reply> {
+    let file = options.token_file.as_ref()?;
+    let given = header(head, "authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let is_known = given.is_some_and(|given| is_token(given.trim(), file));
+    (!is_known).then(|| Reply::text("401 Unauthorized", "the bearer token is missing or wrong"))
+}
+
 /// Compares in a time that does not depend on where the two differ. A file that is missing or empty has no token.
 fn is_token(given: &str, file: &Path) -> bool {
     let token = std::fs::read_to_string(file).unwrap_or_default();
@@ -185,7 +198,7 @@ fn is_token(given: &str, file: &Path) -> bool {
     !token.is_empty() && bool::from(token.as_bytes().ct_eq(given.as_bytes()))
 }
 
-fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+pub(crate) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     fields.into_iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
@@ -205,6 +218,15 @@ mod tests {
             Ok(DocBuf::new().with("connections", &DocBuf::new().with("current", 7i32)))
         }
 
+        fn console(&self, operations: bool, _: bool) -> Result<DocBuf, String> {
+            Ok(DocBuf::new().with("operations", operations))
+        }
+
+        fn kill(&self, operation: u64) -> Result<(), String> {
+            assert_eq!(operation, 7);
+            Ok(())
+        }
+
         fn health(&self) -> Result<(), String> {
             Ok(())
         }
@@ -215,7 +237,8 @@ mod tests {
     }
 
     fn reply(head: &str, token_file: Option<&Path>) -> Reply {
-        let options = Options { token_file: token_file.map(Path::to_owned), collections_max: 10 };
+        let options =
+            Options { token_file: token_file.map(Path::to_owned), has_access_control: false, collections_max: 10 };
         reply_to(head, &options, &Fixed).0
     }
 
@@ -251,12 +274,45 @@ mod tests {
     }
 
     #[test]
+    fn the_console_and_its_button() {
+        let page = reply("GET / HTTP/1.1\r\n\r\n", None);
+        assert!(page.status == "200 OK" && page.body.contains("<title>Arbor"));
+        let file = std::env::temp_dir().join(format!("arbor-console-{}", std::process::id()));
+        std::fs::write(&file, "secret").unwrap();
+        let ask = |head: &str, has_access_control: bool, with_file: bool| {
+            let token_file = with_file.then(|| file.clone());
+            reply_to(head, &Options { token_file, has_access_control, collections_max: 10 }, &Fixed).0
+        };
+        let data = "GET /console.json HTTP/1.1\r\nHost: 127.0.0.1:9216\r\n";
+        assert_eq!(ask(&format!("{data}\r\n"), false, false).body, "{\"operations\":true}");
+        assert_eq!(ask(&format!("{data}\r\n"), true, false).body, "{\"operations\":false}", "there is no token");
+        assert_eq!(ask(&format!("{data}\r\n"), true, true).status, "401 Unauthorized");
+        let token = "Authorization: Bearer secret\r\n";
+        assert_eq!(ask(&format!("{data}{token}\r\n"), true, true).body, "{\"operations\":true}");
+        let foreign = "GET /console.json HTTP/1.1\r\nHost: evil.example:9216\r\n\r\n";
+        assert_eq!(ask(foreign, false, false).status, "403 Forbidden", "a name that was made to lead here");
+        let kill = "POST /kill?op=7 HTTP/1.1\r\nHost: [::1]:9216\r\n";
+        let own = "X-Arbor-Console: 1\r\n";
+        for (head, has_access_control, with_file, status) in [
+            (format!("{kill}{own}\r\n"), false, false, "200 OK"),
+            (format!("{kill}\r\n"), false, false, "403 Forbidden"),
+            (format!("{kill}{own}\r\n"), true, false, "403 Forbidden"),
+            (format!("{kill}{own}\r\n"), true, true, "401 Unauthorized"),
+            (format!("{kill}{own}{token}\r\n"), true, true, "200 OK"),
+            (format!("{}{own}\r\n", kill.replace("=7", "=x")), false, false, "400 Bad Request"),
+        ] {
+            assert_eq!(ask(&head, has_access_control, with_file).status, status, "{head}");
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
     fn clients_without_end_do_not_keep_others_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
-        let options = Options { token_file: None, collections_max: 10 };
+        let options = Options { token_file: None, has_access_control: false, collections_max: 10 };
         let server =
             std::thread::spawn(move || serve(&listener, options, Arc::new(Fixed), || stopping.load(Ordering::Relaxed)));
         let ask = |text: &[u8]| {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `render` | statistics to text; one table of names |
 //! | `http` | the port: a few requests at a time, small and short |
+//! | `console` | the page of the server, with its data from the same source |
 //! | `flight/` | the flight recorder: samples of all statistics in compressed files |
 //!
 //! Nothing is counted here: every number comes from [`Source::statistics`].
@@ -12,6 +13,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
+mod console;
 pub mod flight;
 mod http;
 mod render;
@@ -25,6 +27,12 @@ pub use render::{Format, render};
 pub trait Source: Send + Sync {
     /// Returns the document of `serverStatus`, with `collections` (totals of `top`) and `set` (`replSetGetStatus`).
     fn statistics(&self) -> Result<DocBuf, String>;
+
+    /// Returns the document of the console, with statements of clients and sizes of collections where they are requested.
+    fn console(&self, operations: bool, collections: bool) -> Result<DocBuf, String>;
+
+    /// Ends an operation of a client, if it still runs.
+    fn kill(&self, operation: u64) -> Result<(), String>;
 
     /// Errors: the process should be restarted or inspected.
     fn health(&self) -> Result<(), String>;

@@ -98,7 +98,7 @@ static ROWS: &[Row] = &[
     row("noobjcheck", "", Switch, Ignore("documents are always checked"), ""),
     row("serviceExecutor", "net.serviceExecutor", Text, Ignore("there is one way to run connections"), ""),
     row("transportLayer", "net.transportLayer", Text, Ignore("there is one way to run connections"), ""),
-    row("httpPort", "net.http.port", PORT, Apply(|s, v| { s.http.port = Some(int(v) as u16); Ok(()) }), "Port of /metrics, /healthz and /readyz; 0: any free one [default: none]"),
+    row("httpPort", "net.http.port", PORT, Apply(|s, v| { s.http.port = Some(int(v) as u16); Ok(()) }), "Port of the console, /metrics, /healthz and /readyz; 0: any free one [default: none]"),
     row("httpBindIp", "net.http.bindIp", Text, Apply(|s, v| { s.http.bind_ip = Some(text(v)); Ok(()) }), "Address of that port; with access control, others than the loopback address need --httpTokenFile [default: 127.0.0.1]"),
     row("httpTokenFile", "net.http.tokenFile", Text, Apply(|s, v| { s.http.token_file = Some(text(v).into()); Ok(()) }), "File with the bearer token that /metrics requires"),
     row("httpCollectionsMax", "net.http.collectionsMax", Kind::Number { min: 0, max: 10_000 }, Apply(|s, v| { s.http.collections_max = int(v) as usize; Ok(()) }), "Collections with metrics of their own, the most used ones [default: 100]"),

@@ -68,6 +68,7 @@ fn described(server: &Commands, source: &Source, begun: &Begun) -> Result<DocBuf
         .with("snapshot", begun.snapshot as i64)
         .with("position", begun.position.0 as i64)
         .with("trees", begun.trees.len() as i64);
+    server.last_backup_ms.store(arbor_protocol::log::now_ms(), std::sync::atomic::Ordering::Relaxed);
     server.log.info(events::BACKUP_BEGUN, "backup", attributes);
     Ok(reply)
 }

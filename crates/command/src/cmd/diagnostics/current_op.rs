@@ -104,6 +104,13 @@ pub(crate) struct Idle {
     pub all_users: bool,
 }
 
+impl Idle {
+    /// Running operations of all users, and nothing idle.
+    pub(crate) fn none() -> Idle {
+        Idle { connections: false, cursors: false, sessions: false, all_users: true }
+    }
+}
+
 /// Returns the user whose operations alone are shown; None: those of all. Without access control users are not
 /// distinguished.
 pub(crate) fn own_user(call: &Call<'_>, own: bool) -> Option<[u8; 32]> {
