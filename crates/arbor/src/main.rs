@@ -12,6 +12,7 @@
 //! | `engines` | the storage engines of this build, and how the settings open them |
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `allocator` | jemalloc |
+//! | `notify` | notices to systemd |
 //! | `background` | `--fork` |
 //! | `backup/` | backs up a running server, and restores |
 //! | `doctor/` | checks the machine and the settings of a server |
@@ -46,6 +47,7 @@ mod http;
 mod inspect;
 mod membership;
 mod memory;
+mod notify;
 mod oplog;
 mod recorder;
 mod report;

@@ -28,7 +28,7 @@ use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::front::{CommandsCell, Front, Process};
 use crate::memory::{Sizes, start as start_monitor};
 use crate::storage::{Pace, Part, Storage};
-use crate::{allocator, audit, background, descriptors, http, membership, oplog, recorder, security};
+use crate::{allocator, audit, background, descriptors, http, membership, notify, oplog, recorder, security};
 
 const CONTEXT: &str = "initandlisten";
 
@@ -155,6 +155,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let unix = listen(&settings, log, &listeners)?;
     let served = server.with_unix_socket(unix).run(listeners, Arc::new(Front { commands: commands.clone() }));
     log.info(events::CLOSING, CONTEXT, DocBuf::new());
+    notify::stopping();
     let _ = clock.join();
     let _ = recorder.join();
     http.into_iter().for_each(|http| drop(http.join()));
@@ -333,6 +334,7 @@ fn listen(settings: &Settings, log: &Log, listeners: &Listeners) -> Result<Optio
         welcome(settings, port);
     }
     background::ready();
+    notify::ready();
     Ok(unix)
 }
 
@@ -497,6 +499,7 @@ fn start_feed(commands: &Commands) -> Result<Option<std::thread::JoinHandle<()>>
 /// The thread that closes forgotten cursors and sessions.
 fn start_clock(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
     let clock = move || {
+        let mut watchdog = notify::Watchdog::from_environment();
         for tick in 0u64.. {
             if stop.is_stopping() {
                 return;
@@ -504,6 +507,7 @@ fn start_clock(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinH
             if tick.is_multiple_of(4) {
                 commands.tick();
             }
+            watchdog.tick();
             std::thread::sleep(TICK);
         }
     };
