@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: cluster nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
-.PHONY: attack attack-short crash-power nightly loom simulate
+.PHONY: dist attack attack-short crash-power nightly loom simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
@@ -18,6 +18,10 @@ run: build
 build: setup-build
 	cargo build --release --locked -p arbor
 	@scripts/split-debug $(CARGO_TARGET_DIR)/release/arbor
+
+# packages in dist/: a tarball, the debug information, a .deb, an SBOM and checksums (scripts/dist)
+dist: build
+	python3 scripts/dist --binary $(CARGO_TARGET_DIR)/release/arbor --out dist
 
 # a replica set on this machine, with ports from PORT on: `make cluster MEMBERS=3 DBPATH=data`
 MEMBERS ?= 3

@@ -16,6 +16,7 @@
 //! | `background` | `--fork` |
 //! | `backup/` | backs up a running server, and restores |
 //! | `doctor/` | checks the machine and the settings of a server |
+//! | `generate` | man pages and shell completions |
 //! | `report` | draws what the flight recorder has kept |
 //! | `check` | verifies a directory offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a directory; carries a damaged one over into a new directory |
@@ -43,6 +44,7 @@ mod engine_copy;
 mod engines;
 mod failure;
 mod front;
+mod generate;
 mod http;
 mod inspect;
 mod membership;
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Some(("route", matches)) => ended(route::run(matches)),
         Some(("backup", matches)) => ended(backup::run(matches)),
         Some(("doctor", matches)) => ended(doctor::run(matches)),
+        Some(("generate", matches)) => ended(generate::run(matches, cli())),
         Some(("report", matches)) => ended(report::run(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("inspect", matches)) => ended(inspect::run(matches)),
@@ -110,6 +113,7 @@ fn cli() -> Command {
         .subcommand(inspect::command())
         .subcommand(salvage::command())
         .subcommand(salvage::engine_rows::command())
+        .subcommand(generate::command())
         .subcommand(supervised::command())
         .subcommand(echo::command())
         .subcommand(arbor_lab::cli::command())
