@@ -32,9 +32,15 @@ pub fn run_on_log(seed: u64, traced: bool) -> Run {
 
 /// Runs a seed on the real commit path: every third on the fractal tree, the others on the reference engine.
 pub fn run_on_txn(seed: u64, defect: Option<Defect>, traced: bool) -> Run {
+    run_on_txn_favouring(defect, seed, defect, traced)
+}
+
+/// Runs a seed with the faults that show a defect, with that defect built in or without it.
+pub fn run_on_txn_favouring(favoured: Option<Defect>, seed: u64, defect: Option<Defect>, traced: bool) -> Run {
     let make = if seed.is_multiple_of(3) { TxnData::on_ftree } else { TxnData::on_model };
     let mut world = World::new(seed, defect, make);
     world.plan.steps = TXN_STEPS;
+    world.plan.favour(favoured);
     finish(seed, if traced { world.traced() } else { world })
 }
 

@@ -9,7 +9,7 @@ use crate::plan::Defect;
 use crate::world::{Event, Healing, Phase, World, store_of};
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     Crash,
     CrashAll,
     Isolate,
@@ -29,7 +29,7 @@ enum Fault {
 }
 
 /// In the order of the plan's weights.
-const FAULTS: [Fault; 15] = [
+pub(crate) const FAULTS: [Fault; 15] = [
     Fault::Crash,
     Fault::CrashAll,
     Fault::Isolate,

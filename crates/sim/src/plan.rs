@@ -3,6 +3,8 @@
 use arbor_base::Random;
 use arbor_repl::isr::{Mutant, Timing};
 
+use crate::nemesis::{FAULTS, Fault};
+
 /// A defect that is built in on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
@@ -103,6 +105,21 @@ impl Plan {
             fault_every_us: 10_000 + random.below(150_000),
             weights,
             defect,
+        }
+    }
+
+    /// Makes the faults frequent that a defect needs, where a search by chance takes too long: a newcomer goes silent while
+    /// the request to add it is under way, and the request is executed late.
+    pub fn favour(&mut self, defect: Option<Defect>) {
+        if defect == Some(Defect::Member(Mutant::UnchangedIsStale)) {
+            self.late_requests = 500;
+            self.fault_every_us = 30_000;
+            self.weights = FAULTS.map(|fault| match fault {
+                Fault::Lost => 10,
+                Fault::Isolate | Fault::OneWay => 5,
+                Fault::Crash => 2,
+                _ => 0,
+            });
         }
     }
 }

@@ -2,7 +2,7 @@
 //! is `make simulate`.
 
 use arbor_repl::isr::Mutant::*;
-use arbor_sim::campaign::{campaign, run, run_on_log, run_on_txn};
+use arbor_sim::campaign::{campaign, run, run_on_log, run_on_txn, run_on_txn_favouring};
 use arbor_sim::{Defect, Defect::Member};
 
 const STEPS: u64 = 120_000;
@@ -70,6 +70,7 @@ fn the_real_commit_path_shows_defects() {
         (Member(ShrunkEarly), 1),
         (Member(GrownEarly), 1),
         (Member(UnknownIsStale), 6),
+        (Member(UnchangedIsStale), 2),
         (Member(StaleIsDone), 12),
         (Member(LeadsTwice), 5),
         (Member(UnmatchedCounts), 5),
@@ -87,6 +88,16 @@ fn the_real_commit_path_shows_defects() {
         assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");
     }
     let _ = std::panic::take_hook();
+}
+
+/// The faults that are made frequent for a defect break no rule where the defect is not built in.
+#[test]
+fn favoured_faults_alone_break_no_rule() {
+    let favoured = Some(Member(UnchangedIsStale));
+    for seed in 1..=6 {
+        let run = run_on_txn_favouring(favoured, seed, None, false);
+        assert_eq!(run.finding, None, "seed {seed}");
+    }
 }
 
 #[test]
