@@ -24,6 +24,8 @@ pub struct Member<D> {
     pub slow_until: u64,
     pub writes: Vec<Write>,
     pub open_load: Option<u64>,
+    /// Clients read here once this is applied (R8).
+    pub reads_from: Position,
     /// A sync is under way up to here.
     pub syncing: Position,
     /// Error of the system's clock.
@@ -51,6 +53,7 @@ impl<D: Data> Member<D> {
             slow_until: 0,
             writes: Vec::new(),
             open_load: None,
+            reads_from: Position::ZERO,
             syncing: Position::ZERO,
             wall_off_ms: 0,
         }

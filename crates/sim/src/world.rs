@@ -463,7 +463,10 @@ impl<D: Data> World<D> {
                 self.commit(member, commit)?;
                 self.appended_itself(member, inputs);
             }
-            Action::Serve(_) | Action::Resync { .. } => {}
+            Action::Serve(_) => {
+                one.reads_from = one.machine.as_ref().map_or(Position::ZERO, Machine::commit);
+            }
+            Action::Resync { .. } => {}
             Action::Changed(outcome) => self.counts.changes += u64::from(outcome.is_ok()),
             Action::Retire => {
                 // One that hands over leads until its successor does
@@ -828,7 +831,8 @@ impl<D: Data> World<D> {
         let one = self.member(member);
         let clock = one.clock(now);
         let (applied, value) = (one.data.applied(), one.data.documents().get(key));
-        if !one.machine.as_ref().is_some_and(|machine| machine.may_read(clock)) {
+        // As the server: a member whose engine has no space may lead, and shows nothing until it has applied all of it
+        if applied < one.reads_from || !one.machine.as_ref().is_some_and(|machine| machine.may_read(clock)) {
             return Ok(());
         }
         let late = one.serves() < Some(self.recorded.epoch);

@@ -55,8 +55,15 @@ fn seeds_with_a_story() {
 /// Seeds of the real commit path that once had a finding; each defect has a test of its own in the crate that had it.
 #[test]
 fn seeds_of_the_commit_path_with_a_story() {
-    let story = "the leader of a new store had no space for its ledger, and took commits that no member could apply";
-    assert_eq!(run_on_txn(19, None, false).finding, None, "{story}");
+    for (seed, story) in [
+        (19, "the leader of a new store had no space for its ledger, and took commits that no member could apply"),
+        (
+            10134,
+            "a new primary whose engine still had no space showed its old state: the harness did not wait as the server does",
+        ),
+    ] {
+        assert_eq!(run_on_txn(seed, None, false).finding, None, "{story}");
+    }
 }
 
 #[test]
