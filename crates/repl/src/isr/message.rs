@@ -73,6 +73,19 @@ impl Message {
     }
 }
 
+impl Message {
+    /// Returns false for what no primary sends: records of an epoch after its own, or of one before the record that they
+    /// follow.
+    fn agrees_with_itself(&self) -> bool {
+        match self {
+            Message::Records(records) if !records.payloads.is_empty() => {
+                records.after.epoch <= records.of && records.of <= records.epoch
+            }
+            _ => true,
+        }
+    }
+}
+
 impl Envelope {
     pub fn encode(&self) -> Vec<u8> {
         let doc = DocBuf::new().with("from", self.from.0 as i32).with("to", self.to.0 as i32);
@@ -126,6 +139,9 @@ impl Envelope {
             "notPrimary" => Message::NotPrimary { epoch },
             _ => return None,
         };
+        if !message.agrees_with_itself() {
+            return None;
+        }
         Some(Envelope { from: member_id(doc.get("from")?)?, to: member_id(doc.get("to")?)?, message })
     }
 }
@@ -164,11 +180,14 @@ fn put_place(doc: DocBuf, name: &str, place: Place) -> DocBuf {
     doc.with(name, &place)
 }
 
+/// No number of a message is greater, so that what follows it can be counted and written.
+const NUMBER_MAX: u64 = i64::MAX as u64 / 2;
+
 struct Fields<'a>(Doc<'a>);
 
 impl<'a> Fields<'a> {
     fn number(&self, name: &str) -> Option<u64> {
-        unsigned(self.0.get(name)?)
+        unsigned(self.0.get(name)?).filter(|number| *number <= NUMBER_MAX)
     }
 
     fn position(&self, name: &str) -> Option<Position> {
@@ -212,11 +231,11 @@ mod tests {
     use super::*;
 
     fn place(random: &mut Random) -> Place {
-        Place { epoch: Epoch(random.below(9)), position: Position(random.next_u64() >> 1) }
+        Place { epoch: Epoch(random.below(9)), position: Position(random.next_u64() >> 2) }
     }
 
     fn message(random: &mut Random) -> Message {
-        let (epoch, serial) = (Epoch(random.next_u64() >> 1), random.below(100));
+        let (epoch, serial) = (Epoch(random.next_u64() >> 2), random.below(100));
         match random.below(6) {
             0 => Message::Fetch(Fetch {
                 epoch,
@@ -231,7 +250,7 @@ mod tests {
                 epoch,
                 serial,
                 after: place(random),
-                of: Epoch(3),
+                of: Epoch(9),
                 payloads: (0..random.below(5)).map(|_| random.clone().bytes(random.below(40) as usize)).collect(),
                 commit: Position(random.below(1_000)),
                 sent: random.below(1_000),
@@ -255,6 +274,22 @@ mod tests {
             let envelope = envelope(&mut random);
             assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
         }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let place = Place { epoch: Epoch(4), position: Position(7) };
+        let records = |epoch, of, payloads| {
+            let (epoch, of) = (Epoch(epoch), Epoch(of));
+            let (serial, commit, sent, loads) = (1, Position(3), 1, Vec::new());
+            let message = Message::Records(Records { epoch, serial, after: place, of, payloads, commit, sent, loads });
+            Envelope::decode(&Envelope { from: MemberId(1), to: MemberId(2), message }.encode())
+        };
+        assert!(records(5, 5, vec![vec![1]]).is_some() && records(5, 4, vec![vec![1]]).is_some());
+        assert_eq!(records(5, 6, vec![vec![1]]), None, "of an epoch after the primary's");
+        assert_eq!(records(5, 3, vec![vec![1]]), None, "of an epoch before the record that they follow");
+        assert!(records(5, 0, Vec::new()).is_some(), "a beacon has no records");
+        assert_eq!(records(NUMBER_MAX + 1, 5, Vec::new()), None, "no epoch could follow");
     }
 
     /// Damaged messages, cut ones and noise are refused, or are messages that can be written.
