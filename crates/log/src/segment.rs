@@ -65,8 +65,10 @@ impl Segment {
         file.write_at(&encoded, 0)?;
         file.sync_data()?;
         disk.rename(&unfinished, &path)?;
+        // From here on the file has its final name: without a handle of it the caller would continue as if it did not exist,
+        // and append to the one that it replaced.
         disk.sync_dir(dir).map_err(Failure::poisoned)?;
-        let file = disk.open(&path, OpenMode::ReadWrite)?;
+        let file = disk.open(&path, OpenMode::ReadWrite).map_err(Failure::poisoned)?;
         Ok(Segment::new(file, header, SEGMENT_HEADER_BYTES as u64))
     }
 

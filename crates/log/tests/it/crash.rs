@@ -54,6 +54,34 @@ fn acknowledged_records_survive_random_crashes() {
     assert!(coverage.cuts > 1000 && coverage.records_cut > 1000 && coverage.epochs > 1000, "{coverage:?}");
 }
 
+/// The process had continued with the segment before one that it could not open, and a later start refused the log.
+#[test]
+fn a_segment_that_cannot_be_opened_does_not_damage_the_log() {
+    crash_run::run(5_001_759);
+}
+
+/// Each call of `begin_epoch` fails once: what is acknowledged afterwards is there after a crash, in its epoch.
+#[test]
+fn a_failed_new_epoch_loses_nothing_that_is_acknowledged_later() {
+    for (records, nth) in [0, 3].into_iter().flat_map(|records| (0..12).map(move |nth| (records, nth))) {
+        let disk = FaultyDisk::new();
+        let log = open(&disk, 300).unwrap();
+        append(&log, 1..=records);
+        disk.fail_nth(nth, Fault::Io);
+        let begun = log.begin_epoch(7);
+        disk.fail_nth(1 << 40, Fault::Io);
+        let appended = log.append(&[&payload(records + 1)]).and_then(|last| log.wait_durable(last));
+        let poisoned = matches!(appended, Err(Error::Poisoned { .. }));
+        assert!(appended.is_ok() || poisoned && begun.is_err(), "call {nth}: {begun:?}, {appended:?}");
+        let epoch = if begun.is_ok() { 7 } else { 1 };
+        drop(log);
+        let log = open(&disk.crash(nth), 300).unwrap();
+        let expect = records + u64::from(appended.is_ok());
+        assert!(poisoned || read_all(&log).unwrap() == expect, "call {nth}: {begun:?}, {appended:?}");
+        assert!(poisoned || log.epoch_at(Position(expect)) == Some(epoch), "call {nth}: {begun:?}");
+    }
+}
+
 /// Opens, appends over several segments, waits, trims, closes; notes what was acknowledged.
 fn scenario(disk: &FaultyDisk, durable: &mut u64, appended: &mut u64) -> Result<(), Error> {
     let log = open(disk, 200)?;
