@@ -1,4 +1,6 @@
-"""An engine whose files are damaged takes its own collections with it, by name, and nothing else."""
+"""An engine whose files are damaged, or whose library is not installed, takes its own collections with it, by name, and nothing else."""
+
+import pathlib
 
 import pymongo
 import pymongo.errors
@@ -69,3 +71,46 @@ def test_what_is_lost_can_be_dropped(db):
     db.half.drop_index("k_1")
     db.half.insert_one({"_id": 1000, "k": 1})
     assert sorted(db.list_collection_names()) == ["half", "kept"]
+
+
+ENGINES = ["ftree", "lmdb", "rocksdb", "wiredTiger"]
+MISSING = {"ARBOR_ROCKSDB_LIBRARY": "/nonexistent/librocksdb.so", "ARBOR_WIREDTIGER_LIBRARY": "/nonexistent/libwiredtiger.so"}
+
+
+def libraries():
+    return all(list(pathlib.Path("/usr").glob(f"lib/**/lib{name}.so*")) for name in ["rocksdb", "wiredtiger"])
+
+
+def test_an_engine_without_its_library_is_refused_before_a_directory_is_made(tmp_path):
+    data = tmp_path / "data"
+    for engine, file in zip(ENGINES[2:], MISSING.values(), strict=True):
+        with pytest.raises(RuntimeError, match=f"(?s)ended with 2.*engine {engine} is not available: {file}"):
+            Arbor(data, ["--storageEngine", engine], env=MISSING).start()
+    with Arbor(data, env=MISSING) as arbor, pymongo.MongoClient(arbor.uri) as client:
+        for engine in ENGINES[2:]:
+            with pytest.raises(pymongo.errors.OperationFailure, match=f"engine {engine} is not available"):
+                client.d.create_collection("c", storageEngine={engine: {}})
+        assert client.d.list_collection_names() == []
+        client.d.c.insert_one({})
+
+
+@pytest.mark.skipif(not libraries(), reason="the libraries of RocksDB and WiredTiger are not installed")
+def test_one_server_has_all_engines_and_loses_those_whose_library_vanished(tmp_path):
+    data = tmp_path / "data"
+    with Arbor(data) as arbor:
+        with pymongo.MongoClient(arbor.uri) as client:
+            for engine in ENGINES:
+                client.d.create_collection(engine, storageEngine={engine: {}})
+                client.d[engine].insert_many([{"_id": i} for i in range(100)])
+        arbor.kill()
+    with Arbor(data, env=MISSING) as arbor:
+        with pymongo.MongoClient(arbor.uri) as client:
+            for engine in ENGINES[:2]:
+                assert client.d[engine].count_documents({}) == 100
+            for engine in ENGINES[2:]:
+                with pytest.raises(pymongo.errors.OperationFailure, match=f"engine {engine} is not available"):
+                    client.d[engine].find_one()
+        arbor.kill()
+    with Arbor(data) as arbor, pymongo.MongoClient(arbor.uri) as client:
+        for engine in ENGINES:
+            assert client.d[engine].count_documents({}) == 100 and client.d.validate_collection(engine)["valid"]

@@ -1,10 +1,8 @@
 //! The storage engines of this build, and how the settings open them.
 
 mod ftree;
-#[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod several;
-#[cfg(feature = "wiredtiger-system")]
 mod wiredtiger;
 
 use std::path::Path;
@@ -27,14 +25,7 @@ pub(crate) use several::Engines;
 pub(crate) const USUAL: &str = "ftree";
 
 /// The engines of this build.
-pub(crate) const NAMES: &[&str] = &[
-    USUAL,
-    "lmdb",
-    #[cfg(feature = "rocksdb")]
-    "rocksdb",
-    #[cfg(feature = "wiredtiger-system")]
-    "wiredTiger",
-];
+pub(crate) const NAMES: &[&str] = &[USUAL, "lmdb", "rocksdb", "wiredTiger"];
 
 /// LMDB's reader slots suffice for all holders of snapshots: cursors, open transactions, statements (which may take a second
 /// one to read the newest state), past states and background work; and for the idle readers.
@@ -49,29 +40,40 @@ pub(crate) const KV_ENGINES: &[KvEngine] = &[
     KvEngine {
         name: USUAL,
         aliases: ftree::ALIASES,
+        missing: || None,
         open: |directory, settings| as_opened(ftree::open_alone(directory, settings)),
     },
     KvEngine {
         name: "lmdb",
         aliases: &["mmapv1"],
+        missing: || None,
         open: |directory, settings| {
             let options = LmdbOptions { updates: Some(settings.updates.clone()), ..LmdbOptions::default() };
             as_opened(open_lmdb(directory, options))
         },
     },
-    #[cfg(feature = "rocksdb")]
     KvEngine {
         name: "rocksdb",
         aliases: &[],
+        missing: || reason(arbor_engine_rocksdb::available()),
         open: |directory, settings| as_opened(rocksdb::open_alone(directory, settings)),
     },
-    #[cfg(feature = "wiredtiger-system")]
     KvEngine {
         name: "wiredTiger",
         aliases: &[],
+        missing: || reason(arbor_engine_wiredtiger::available()),
         open: |directory, settings| as_opened(wiredtiger::open_alone(directory, settings)),
     },
 ];
+
+/// Returns the reason why an engine of this build cannot be opened on this machine.
+fn missing(name: &str) -> Option<String> {
+    KV_ENGINES.iter().find(|engine| engine.name == name).and_then(|engine| (engine.missing)())
+}
+
+fn reason(available: arbor_engine::Result<()>) -> Option<String> {
+    available.err().map(|error| error.to_string())
+}
 
 fn as_opened(engine: arbor_engine::Result<Arc<dyn Engine>>) -> arbor_lab::kv::Opened {
     engine.map_err(|error| error.to_string())
@@ -105,9 +107,7 @@ impl EngineChoice {
     /// The options that the engine does not take, with the reason.
     pub(crate) fn refused(&self) -> Vec<(&str, String)> {
         let reason = |option: &str| match self.name {
-            #[cfg(feature = "rocksdb")]
             "rocksdb" if rocksdb::takes(option) => rocksdb::warning(option, &self.options),
-            #[cfg(feature = "wiredtiger-system")]
             "wiredTiger" if wiredtiger::takes(option) => None,
             "ftree" => ftree::refusal(option),
             name => Some(format!("the engine '{name}' has no such option")),
@@ -125,7 +125,6 @@ impl EngineChoice {
         Ok(match self.name {
             "ftree" => ftree::names(&self.options)?,
             "lmdb" => EngineNames { name: "lmdb", aliases: &["mmapv1"], ..EngineNames::default() },
-            #[cfg(feature = "wiredtiger-system")]
             "wiredTiger" => wiredtiger::names(&self.options),
             name => EngineNames { name, ..EngineNames::default() },
         })
@@ -141,9 +140,7 @@ impl EngineChoice {
 
     pub(crate) fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         match self.name {
-            #[cfg(feature = "rocksdb")]
             "rocksdb" => rocksdb::open(directory, self.cache_bytes, &self.options),
-            #[cfg(feature = "wiredtiger-system")]
             "wiredTiger" => wiredtiger::open(directory, self.cache_bytes, &self.options),
             "lmdb" => open_lmdb(directory, LmdbOptions::default()),
             _ => ftree::open(directory, ftree::options(self.cache_bytes, self.checkpoint_seconds, &self.options)?),
@@ -182,7 +179,6 @@ mod tests {
         assert!(refused.len() == 2 && refused[1].1.contains("no cleaner"), "{refused:?}");
     }
 
-    #[cfg(feature = "rocksdb")]
     #[test]
     fn rocksdb_takes_its_options() {
         let rocksdb = asked("rocksdb");

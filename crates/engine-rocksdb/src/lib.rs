@@ -1,7 +1,7 @@
 //! RocksDB behind the engine trait: a log-structured merge tree.
 //!
-//! Only with the feature `rocksdb-system` (the library that the system has, RocksDB 7.8 in Debian 12) or
-//! `rocksdb-vendored` (the newest, built from source); without either this crate is empty.
+//! The real library: the one that the system has (RocksDB 7.8 in Debian 12), which is loaded when the engine is first opened, or, with
+//! the feature `rocksdb-vendored`, the newest, built from source.
 //!
 //! - `engine`: the trait
 //! - `core`: the state that the parts share, the one writer
@@ -24,10 +24,6 @@
 //! - Writes read nothing: a put, a delete and a range delete go in blindly, an update message becomes an operand of
 //!   RocksDB's merge operator. So counts are estimates (the exact ones of collections are the ledger's, above the engine).
 //! - Compression is a choice of the engine, not of the tree: all trees share one column family.
-#![cfg(feature = "rocksdb")]
-
-#[cfg(not(any(feature = "rocksdb-system", feature = "rocksdb-vendored")))]
-compile_error!("choose the feature rocksdb-system or rocksdb-vendored");
 
 mod background;
 mod bulk;
@@ -54,3 +50,4 @@ mod sweep;
 
 pub use engine::RocksEngine;
 pub use options::{COMPRESSIONS, RocksOptions};
+pub use raw::available;

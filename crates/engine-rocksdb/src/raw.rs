@@ -26,6 +26,15 @@ mod updates;
 #[cfg(feature = "rocksdb-vendored")]
 use librocksdb_sys as ffi;
 
+use arbor_engine::Result;
+
+/// Loads the library unless it is loaded. Errors: it is missing or lacks a function.
+pub fn available() -> Result<()> {
+    #[cfg(not(feature = "rocksdb-vendored"))]
+    ffi::loaded()?;
+    Ok(())
+}
+
 pub(crate) use batch::WriteBatch;
 pub(crate) use db::{Db, RawSnapshot};
 pub(crate) use rows::Rows;

@@ -1,10 +1,9 @@
 //! WiredTiger behind the engine trait: B-trees with versions in memory, checkpoints without stopping other threads.
 //!
-//! **Licence.** WiredTiger is under the GNU General Public License, version 2 or 3. This crate links it only with the
-//! feature `wiredtiger-system`, which is off by default; a binary built with that feature is a work under the GPL when it
-//! is passed on. Without the feature this crate is empty, and needs neither the library nor libclang.
+//! **Licence.** WiredTiger is under the GNU General Public License, version 2 or 3. Nothing of it is in this crate or in a binary
+//! with it: the library is loaded when the engine is first opened, from a package that the administrator installs.
 //!
-//! It is the real WiredTiger 3.2.1, as Debian ships it (libwiredtiger-dev), through own bindings made at build time.
+//! It is the real WiredTiger 3.2.1, as Debian ships it (libwiredtiger0), through own declarations of what is used (`raw::ffi`).
 //!
 //! - `engine`: the trait
 //! - `core`, `writer`, `reading`: the state that the parts share
@@ -35,8 +34,6 @@
 //! - Making a tree syncs WiredTiger's metadata (a few fsyncs); what it makes before a crash that loses the batch is
 //!   dropped at open.
 
-#![cfg(feature = "wiredtiger-system")]
-
 mod bulk;
 mod checkpoint;
 mod compact;
@@ -63,3 +60,4 @@ mod writer;
 
 pub use engine::WiredTigerEngine;
 pub use options::{COMPRESSORS, WiredTigerOptions};
+pub use raw::available;

@@ -15,7 +15,6 @@ mod connection;
 mod cursor;
 mod events;
 mod fault;
-#[rustfmt::skip]
 mod ffi;
 mod session;
 
@@ -30,4 +29,5 @@ pub(crate) use call;
 pub(crate) use connection::{Connection, check_config, has_extension};
 pub(crate) use cursor::RowCursor;
 pub(crate) use fault::{Called, Fault};
+pub use ffi::available;
 pub(crate) use session::{Session, Table};

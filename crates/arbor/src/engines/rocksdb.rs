@@ -29,6 +29,8 @@ pub(super) fn open(
     cache_bytes: Option<u64>,
     options: &[(String, String)],
 ) -> Result<Arc<dyn Engine>> {
+    // Before options are checked, for which the library is needed as well.
+    arbor_engine_rocksdb::available()?;
     let (chosen, _) = RocksOptions::from_settings(&own(options))?;
     let cache_bytes = cache_bytes.map_or(chosen.cache_bytes, |bytes| bytes as usize);
     Ok(Arc::new(RocksEngine::open(directory, RocksOptions { cache_bytes, ..chosen })?))

@@ -10,7 +10,7 @@ use arbor_engine::Engine;
 use arbor_engine_set::{EngineSet, Kind, SetOptions};
 use arbor_store::TreeDefaults;
 
-use super::{EngineChoice, NAMES, USUAL};
+use super::{EngineChoice, NAMES, USUAL, missing};
 use crate::config::Settings;
 use crate::failure::{BAD_OPTIONS, Failure};
 use crate::memory::Sizes;
@@ -37,18 +37,19 @@ impl std::fmt::Debug for OfMember {
 
 impl Engines {
     /// The default is what the settings ask for, else what the directory was made with. A directory of an engine that this build
-    /// lacks is refused when it is opened. Errors: the settings ask for an engine that this build lacks.
+    /// lacks is refused when it is opened. Errors: the settings ask for an engine that this build lacks, or whose library is not on this
+    /// machine (before anything is written: a directory is made for one engine).
     pub(crate) fn of(settings: &Settings, found: Option<&str>) -> Result<Engines, Failure> {
         let home = found.and_then(known);
         let default = match settings.engine.as_deref() {
-            Some(asked) => known(asked).ok_or_else(|| not_in_this_build(asked))?,
+            Some(asked) => available(asked)?,
             None => home.unwrap_or(USUAL),
         };
         let home = home.unwrap_or(default);
         let choice =
             |name: &&'static str| EngineChoice::from_settings(name, settings, cache_of(name, home, default, settings));
         let storage_engine_override = match settings.engine_override.as_deref() {
-            Some(asked) => Some(known(asked).ok_or_else(|| not_in_this_build(asked))?),
+            Some(asked) => Some(available(asked)?),
             None => None,
         };
         let adapts = settings.replica_set.is_some();
@@ -112,6 +113,12 @@ impl Engines {
 
 fn known(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|known| **known == name).copied()
+}
+
+/// Returns the engine of a name that can be opened here.
+fn available(asked: &str) -> Result<&'static str, Failure> {
+    let name = known(asked).ok_or_else(|| not_in_this_build(asked))?;
+    missing(name).map_or(Ok(name), |reason| Err(Failure::new(BAD_OPTIONS, reason)))
 }
 
 fn not_in_this_build(name: &str) -> Failure {

@@ -26,6 +26,8 @@ pub(super) fn open(
     cache_bytes: Option<u64>,
     options: &[(String, String)],
 ) -> Result<Arc<dyn Engine>> {
+    // Before options are checked, for which the library is needed as well.
+    arbor_engine_wiredtiger::available()?;
     let options: Vec<_> =
         options.iter().filter(|(name, _)| name != "wiredTiger.collectionConfigString").cloned().collect();
     let options = WiredTigerOptions::from_settings(&options)?;
@@ -35,6 +37,7 @@ pub(super) fn open(
 
 /// Nothing reads the counts there, and no write of WiredTiger's own would read for them.
 pub(super) fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+    arbor_engine_wiredtiger::available()?;
     let usual = WiredTigerOptions { count_rows: false, ..WiredTigerOptions::default() };
     let options = WiredTigerOptions { cache_bytes: settings.cache_bytes, ..usual };
     Ok(Arc::new(WiredTigerEngine::open(directory, options)?))

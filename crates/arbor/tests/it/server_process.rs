@@ -308,7 +308,6 @@ fn other_engines_are_shown_and_salvaged() {
     assert!(code == Some(0) && out.contains("engine lmdb does not open: "), "{out}{errors}");
 }
 
-#[cfg(feature = "rocksdb-system")]
 #[test]
 fn documents_are_kept_over_kill_9_on_rocksdb() {
     let flags = ["--storageEngine", "rocksdb", "--rocksdbCacheSizeGB", "0.01", "--rocksdbCompression", "zstd"];

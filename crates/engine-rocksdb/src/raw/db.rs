@@ -11,7 +11,7 @@ use super::batch::chars;
 use super::error::checked;
 use super::settings::Settings;
 use super::sorted_file::{SortedFile, c_path};
-use super::{Rows, WriteBatch, ffi, value_of};
+use super::{Rows, WriteBatch, available, ffi, value_of};
 use crate::options::RocksOptions;
 use crate::records::Content;
 
@@ -37,6 +37,7 @@ unsafe impl Sync for Db {}
 impl Db {
     #[allow(unsafe_code)]
     pub(crate) fn open(dir: &Path, options: &RocksOptions) -> Result<Db> {
+        available()?;
         let settings = Settings::new(dir, options)?;
         let name = c_path(dir)?;
         // SAFETY: R1, R2; RocksDB copies the options.

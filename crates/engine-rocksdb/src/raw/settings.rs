@@ -8,7 +8,7 @@ use std::ptr;
 use arbor_engine::{Error, Result};
 
 use super::error::{checked, message_of};
-use super::{ffi, updates};
+use super::{available, ffi, updates};
 use crate::options::{RocksOptions, compression_number};
 
 const ARENA_BLOCK_BYTES: usize = 1 << 20;
@@ -209,6 +209,7 @@ pub(crate) fn c_text(text: &str) -> Result<CString> {
 /// Checks that RocksDB takes an option, by its own name, with this value. Errors: its answer.
 #[allow(unsafe_code)]
 pub(crate) fn check_option(name: &str, value: &str) -> std::result::Result<(), String> {
+    available().map_err(|error| error.to_string())?;
     let text = c_text(&format!("{name}={value};")).map_err(|error| error.to_string())?;
     let text: &CStr = &text;
     // SAFETY: R1, R2.

@@ -1,5 +1,4 @@
 //! The engine contract on RocksDB, with several options and several kinds of crash.
-#![cfg(feature = "rocksdb")]
 
 use std::fs;
 use std::path::Path;

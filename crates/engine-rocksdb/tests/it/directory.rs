@@ -1,5 +1,4 @@
 //! Directories that are in use, foreign or damaged, the space of dropped trees, and the cost of reads next to large rows.
-#![cfg(feature = "rocksdb")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

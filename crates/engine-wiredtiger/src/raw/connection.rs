@@ -12,9 +12,6 @@ use super::events::{Events, take_said};
 use super::fault::{Called, Fault, checked};
 use super::{Session, call, ffi};
 
-/// Directory of the compressors that belong to the library.
-const EXTENSIONS: &str = env!("ARBOR_WIREDTIGER_EXTENSIONS");
-
 pub(crate) struct Connection {
     connection: *mut ffi::WT_CONNECTION,
     /// WiredTiger keeps its address.
@@ -33,6 +30,7 @@ impl Connection {
     /// Opens the database with the compressors that are installed. `config` is WiredTiger's.
     #[allow(unsafe_code)]
     pub(crate) fn open(dir: &Path, config: &str) -> Result<Arc<Connection>> {
+        ffi::available()?;
         let events = Events::new();
         let config = text(&with_extensions(config))?;
         let home = text(&dir.display().to_string())?;
@@ -110,18 +108,19 @@ fn cannot_open(dir: &Path, fault: Fault) -> Error {
 
 /// Returns true if the compressor is installed next to the library.
 pub(crate) fn has_extension(name: &str) -> bool {
-    extension(name).exists()
+    extension(name).is_some_and(|file| file.exists())
 }
 
-fn extension(name: &str) -> PathBuf {
-    Path::new(EXTENSIONS).join(format!("libwiredtiger_{name}.so"))
+/// Returns the file of a compressor next to the library; `None`: there is no library.
+fn extension(name: &str) -> Option<PathBuf> {
+    Some(ffi::library_directory()?.join(format!("libwiredtiger_{name}.so")))
 }
 
 fn with_extensions(config: &str) -> String {
     let paths: Vec<String> = crate::options::EXTENSIONS
         .iter()
         .filter(|name| has_extension(name))
-        .map(|name| format!("\"{}\"", extension(name).display()))
+        .filter_map(|name| Some(format!("\"{}\"", extension(name)?.display())))
         .collect();
     format!("{config},extensions=[{}]", paths.join(","))
 }
@@ -132,6 +131,7 @@ pub(crate) fn check_config(method: &str, config: &str) -> std::result::Result<()
     let (Ok(method), Ok(config)) = (text(method), text(config)) else {
         return Err("it holds a zero byte".to_owned());
     };
+    ffi::available().map_err(|error| error.to_string())?;
     let events = Events::new();
     take_said();
     // SAFETY: R2; no session is needed where there is a handler, which outlives the call.

@@ -1,5 +1,4 @@
 //! The engine contract on WiredTiger, with several options and two kinds of crash.
-#![cfg(feature = "wiredtiger-system")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Random damage of any file: whatever is read afterwards is right or an error, and nothing ends the process.
-#![cfg(feature = "wiredtiger-system")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Directories that are in use, foreign or damaged; space; settings of the running engine; large groups.
-#![cfg(feature = "wiredtiger-system")]
 
 use std::fs;
 use std::path::Path;

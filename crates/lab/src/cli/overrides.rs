@@ -61,23 +61,23 @@ fn driver(name: &str) -> Result<Driver> {
         .map_err(|_| Error::Usage(format!("--driver: unknown driver {name:?}; known are lean and official")))
 }
 
-/// Returns the engines of this build, and those of MariaDB that can be started here if the experiment supports them.
+/// Returns the engines of this build that work on this machine, and those of MariaDB that can be started here if the experiment supports them.
 fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
-    let own = built_in.iter().map(|engine| engine.name.to_owned());
+    let own = built_in.iter().filter(|engine| engine.usable().is_ok()).map(|engine| engine.name.to_owned());
     let mariadb = MARIADB.iter().filter(|(_, mariadb)| experiment.mysql && mariadb.missing().is_none());
     // Point queries alone are asked by HANDLER.
     let mariadb = mariadb.filter(|(name, _)| experiment.workload == "pointquery" || !name.ends_with("-handler"));
     own.chain(mariadb.map(|(name, _)| (*name).to_owned())).collect()
 }
 
-/// Replaces aliases by the names of the engines that will run. Errors: an engine is in no build, or not in this one.
+/// Replaces aliases by the names of the engines that will run. Errors: an engine is not in this build, or lacks its library here.
 fn engines_of_this_build(plan: &mut Plan, built_in: &[KvEngine]) -> Result<()> {
     let mut engines: Vec<String> = Vec::new();
     for asked in std::mem::take(&mut plan.parameters.engines) {
         let is_asked = |name: &&str| name.eq_ignore_ascii_case(&asked);
         let own = built_in.iter().find(|engine| [engine.name].iter().chain(engine.aliases).any(is_asked));
         let name = match own {
-            Some(engine) => engine.name.to_owned(),
+            Some(engine) => engine.usable()?.name.to_owned(),
             None if MARIADB.iter().any(|(name, _)| *name == asked) => asked.clone(),
             None => {
                 let known = built_in.iter().map(|engine| engine.name).chain(MARIADB.iter().map(|(name, _)| *name));
@@ -167,9 +167,20 @@ mod tests {
     use super::*;
     use crate::experiment::find;
 
-    const BUILT_IN: [KvEngine; 2] = [
-        KvEngine { name: "ftree", aliases: &["tokuft", "PerconaFT"], open: |_, _| Err(String::new()) },
-        KvEngine { name: "lmdb", aliases: &["mmapv1"], open: |_, _| Err(String::new()) },
+    const BUILT_IN: [KvEngine; 3] = [
+        KvEngine {
+            name: "ftree",
+            aliases: &["tokuft", "PerconaFT"],
+            missing: || None,
+            open: |_, _| Err(String::new()),
+        },
+        KvEngine { name: "lmdb", aliases: &["mmapv1"], missing: || None, open: |_, _| Err(String::new()) },
+        KvEngine {
+            name: "paper",
+            aliases: &[],
+            missing: || Some("no paper".to_owned()),
+            open: |_, _| Err(String::new()),
+        },
     ];
 
     fn planned(arguments: &[&str]) -> Result<Plan> {
@@ -230,7 +241,14 @@ mod tests {
         assert_eq!(plan.parameters.engines, ["lmdb", "ftree", "innodb"]);
         assert_eq!(plan.remarks, ["lmdb ran: it was asked for as mmapv1", "ftree ran: it was asked for as perconaft"]);
         let refused = planned(&["pointquery", "--engine", "ftree,frob"]).unwrap_err().to_string();
-        assert!(refused.contains("\"frob\" is not in this build; it has ftree, lmdb, innodb"), "{refused}");
+        assert!(refused.contains("\"frob\" is not in this build; it has ftree, lmdb, paper, innodb"), "{refused}");
+        let missing = planned(&["pointquery", "--engine", "ftree,paper"]).unwrap_err().to_string();
+        assert!(missing.contains("no paper"), "{missing}");
+        let all = planned(&["pointquery", "--engine", "all"]).unwrap().parameters.engines;
+        assert!(
+            all.starts_with(&["ftree".to_owned(), "lmdb".to_owned()]) && !all.contains(&"paper".to_owned()),
+            "{all:?}"
+        );
         let other = planned(&["pointquery", "--engine", "frob", "--binary", "/bin/true"]).unwrap();
         assert_eq!(other.parameters.engines, ["frob"]);
     }

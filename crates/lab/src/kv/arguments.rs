@@ -169,9 +169,9 @@ fn record(options: &KvOptions, outcome: &Outcome) -> serde_json::Value {
 fn chosen(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Vec<KvEngine>> {
     let names = texts(matches, "engines");
     if names.is_empty() {
-        return Ok(engines.to_vec());
+        return Ok(engines.iter().filter_map(|engine| engine.usable().ok()).collect());
     }
-    names.iter().map(|name| find(engines, name)).collect()
+    names.iter().map(|name| find(engines, name)?.usable()).collect()
 }
 
 pub(super) fn find(engines: &[KvEngine], name: &str) -> Result<KvEngine> {

@@ -189,9 +189,15 @@ mod tests {
 
     /// Like `run`, but interrupted after `phases_until` phases.
     fn run_until(options: &KvOptions, only: &[&str], phases_until: usize) -> Outcome {
-        let model = KvEngine { name: "model", aliases: &[], open: open_model };
-        let other = KvEngine { name: "other", aliases: &[], open: |_, _| Ok(Arc::new(ModelEngine::new())) };
-        let broken = KvEngine { name: "broken", aliases: &[], open: |_, _| Err("it does not open".to_owned()) };
+        let model = KvEngine { name: "model", aliases: &[], missing: || None, open: open_model };
+        let other =
+            KvEngine { name: "other", aliases: &[], missing: || None, open: |_, _| Ok(Arc::new(ModelEngine::new())) };
+        let broken = KvEngine {
+            name: "broken",
+            aliases: &[],
+            missing: || None,
+            open: |_, _| Err("it does not open".to_owned()),
+        };
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
         let phases = Phase::chosen(options, &only).unwrap();
         let directory = tempfile::tempdir().unwrap();

@@ -48,6 +48,8 @@ use std::sync::Arc;
 use arbor_engine::{Engine, UpdateFunction};
 use serde::{Deserialize, Serialize};
 
+use crate::{Error, Result};
+
 pub(crate) use experiment::run_as_experiment;
 pub use measure::PhaseStatistics;
 pub use phase::Phase;
@@ -62,7 +64,16 @@ pub struct KvEngine {
     pub name: &'static str,
     /// Other names that the server takes for it.
     pub aliases: &'static [&'static str],
+    /// Returns the reason why it cannot be opened on this machine, such as a library that is not installed.
+    pub missing: fn() -> Option<String>,
     pub open: fn(&Path, &KvSettings) -> Opened,
+}
+
+impl KvEngine {
+    /// Returns this engine where it can be opened. Errors: it cannot, with the reason.
+    pub(crate) fn usable(self) -> Result<KvEngine> {
+        (self.missing)().map_or(Ok(self), |reason| Err(Error::Usage(reason)))
+    }
 }
 
 /// Settings passed to every engine; each applies those that it supports.

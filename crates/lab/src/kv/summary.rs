@@ -76,7 +76,11 @@ mod tests {
     use super::*;
 
     fn part(name: &'static str, statistics: Vec<(Phase, Option<PhaseStatistics>)>) -> Part {
-        Part { engine: KvEngine { name, aliases: &[], open: |_, _| Err(String::new()) }, statistics, failure: None }
+        Part {
+            engine: KvEngine { name, aliases: &[], missing: || None, open: |_, _| Err(String::new()) },
+            statistics,
+            failure: None,
+        }
     }
 
     fn statistics(operations: u64, seconds: f64) -> Option<PhaseStatistics> {

@@ -27,9 +27,7 @@ fn kind_of(name: &'static str) -> Kind {
                 options.threads = 1;
                 Arc::new(Forest::open(directory, options)?)
             }
-            #[cfg(feature = "rocksdb-system")]
             "rocksdb" => Arc::new(arbor_engine_rocksdb::RocksEngine::open(directory, Default::default())?),
-            #[cfg(feature = "wiredtiger-system")]
             "wiredTiger" => Arc::new(arbor_engine_wiredtiger::WiredTigerEngine::open(directory, Default::default())?),
             _ => {
                 let options = LmdbOptions { map_bytes: 1 << 30, ..LmdbOptions::default() };
@@ -240,13 +238,11 @@ fn an_override_stores_everything_in_one_engine() {
     run(&["ftree", "lmdb"], &["ftree", "lmdb"], Some("lmdb"), 4);
 }
 
-#[cfg(feature = "rocksdb-system")]
 #[test]
 fn rocksdb_follows_the_fractal_tree() {
     run(&["ftree", "lmdb"], &["rocksdb"], None, 5);
 }
 
-#[cfg(feature = "wiredtiger-system")]
 #[test]
 fn wiredtiger_follows_the_fractal_tree() {
     run(&["ftree", "lmdb"], &["wiredTiger"], None, 6);
