@@ -3,7 +3,7 @@
 //! | step | what a crash after it leaves |
 //! |---|---|
 //! | `begin_epoch`: a segment is created | the epoch, if a record of it is durable; else recovery removes the empty segment |
-//! | `cut_behind`: segments are removed from the newest on, then the last one is cut and synced | an end between the cut and the former end |
+//! | `cut_behind`: segments are removed from the newest on, then the last one is cut and synced, or replaced by an empty one if no record is left | an end between the cut and the former end |
 //! | `reset`: all segments are removed from the newest on, then one is created | a first part of the former log, or a log that begins at `LogOptions::first_position` |
 //!
 //! Locks: trimming, the leadership of syncs, the writer, the prepared segment, in this order. So no sync runs meanwhile, and none
@@ -31,6 +31,12 @@ struct Place {
     segment: Arc<Segment>,
     offset: u64,
     tail: Tail,
+}
+
+impl Place {
+    fn leaves_no_record(&self) -> bool {
+        self.offset == SEGMENT_HEADER_BYTES as u64
+    }
 }
 
 impl Shared {
@@ -100,12 +106,28 @@ impl Shared {
         let mut prepared = self.prepared();
         let mut removed = self.forget_behind(&mut writer, &place, position);
         removed.extend(prepared.take().map(Arc::new));
-        let cut = self.remove_files(&removed).and_then(|()| {
-            place.segment.file.set_len(place.offset)?;
-            place.segment.file.sync_data()
+        let removed = self.remove_files(&removed).map_err(Failure::poisoned);
+        let cut = removed.and_then(|()| match place.leaves_no_record() {
+            true => self.begin_again(&mut writer, position),
+            false => {
+                place.segment.file.set_len(place.offset)?;
+                Ok(place.segment.file.sync_data()?)
+            }
         });
         // What is in memory has changed already.
-        cut.map_err(|error| self.poison(error.to_string()))
+        cut.map_err(|failure| self.poison(Error::from(failure).to_string()))
+    }
+
+    /// Creates an empty segment in the place of the only one, of which no record is left. The old header may name a position before
+    /// those that were trimmed as the one that it follows, and nothing else says any more where the log continues (L6).
+    fn begin_again(&self, writer: &mut Writer, position: u64) -> Result<(), Failure> {
+        writer.replace(writer.segment.epoch())?;
+        let segment = writer.segment.clone();
+        assert_eq!(segment.header.floor, position, "L6: an empty log continues behind the cut");
+        let mut segments = self.segments.write();
+        assert_eq!(segments.len(), 1, "L5: a log without records has one segment");
+        *segments = vec![segment];
+        Ok(())
     }
 
     fn place_behind(&self, position: u64) -> Result<Place> {

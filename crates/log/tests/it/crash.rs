@@ -82,6 +82,31 @@ fn a_failed_new_epoch_loses_nothing_that_is_acknowledged_later() {
     }
 }
 
+#[test]
+fn an_emptied_log_continues_behind_what_was_trimmed() {
+    let disk = FaultyDisk::new();
+    let log = open(&disk, 1 << 10).unwrap();
+    append(&log, 1..=1);
+    // Prepared here, so its header says that it follows the first record.
+    log.prepare_segment().unwrap();
+    let mut last = 1;
+    while log.stats().segments < 2 {
+        last += 1;
+        append(&log, last..=last);
+    }
+    log.wait_durable(Position(last)).unwrap();
+    log.trim(Position(last)).unwrap();
+    let first = log.first().0;
+    assert!(first > 2, "records behind the header's were trimmed");
+    log.cut_behind(Position(first - 1)).unwrap();
+    assert_eq!((log.appended().0, log.first().0), (first - 1, first));
+    drop(log);
+    let log = open(&disk.crash(1), 1 << 10).unwrap();
+    assert_eq!(log.appended().0, first - 1, "no position is given a second time");
+    append(&log, first..=first);
+    assert_eq!(read_all(&log).unwrap(), first);
+}
+
 /// Opens, appends over several segments, waits, trims, closes; notes what was acknowledged.
 fn scenario(disk: &FaultyDisk, durable: &mut u64, appended: &mut u64) -> Result<(), Error> {
     let log = open(disk, 200)?;
