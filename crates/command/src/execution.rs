@@ -19,7 +19,6 @@ use arbor_query::{Interrupt, LastCommit, summary};
 use arbor_store::Namespace;
 use arbor_txn::{Patience, View};
 use arbor_wire::{Form, ReplyTo, Sequence};
-use uuid::Uuid;
 
 use crate::call::{Call, Plan};
 use crate::cmd::crud::get_more;
@@ -28,9 +27,9 @@ use crate::moves;
 use crate::registry::{self, Row};
 use crate::routing::answered;
 use crate::session::{InSession, REFRESH, rules};
-use crate::slow_log::{self, Ended};
+use crate::slow_log::Ended;
 use crate::usage::{self, Use};
-use crate::{Commands, Connection, Error, Result, error_map};
+use crate::{Commands, Connection, Error, Result, error_map, thread_cpu};
 
 impl Commands {
     /// Runs a command; `None`: a fail point wants the connection closed.
@@ -111,7 +110,7 @@ impl Commands {
         let hidden = info.has_secrets().then(|| hidden(request.body));
         let shown = Incoming { body: hidden.as_ref().map_or(request.body, DocBuf::as_doc), ..*request };
         let begun = Instant::now();
-        let cpu_begun = slow_log::cpu_nanos(info, request.body);
+        let cpu_begun = thread_cpu::nanos_at(begun, self.profiler.is_exact());
         work::begin(&connection.slot.work);
         summary::begin();
         summary::forbid_scans(self.profiler.forbids_scans());
@@ -128,7 +127,7 @@ impl Commands {
             session: generic.session,
             limit,
             on_behalf: connection.on_behalf.clone(),
-            key: operation_key(request.body),
+            key: generic.operation_key,
             ends_with_client: info.class == Class::Read || info.kind == Kind::GetMore,
             again: request.waited_until.is_some(),
         });
@@ -488,13 +487,6 @@ pub(crate) struct Done {
     pub streams: bool,
     /// There is no reply yet.
     pub wait_until: Option<Instant>,
-}
-
-fn operation_key(body: Doc<'_>) -> Option<Uuid> {
-    match body.get("clientOperationKey") {
-        Some(ValueRef::Binary { bytes, .. }) => Uuid::from_slice(bytes).ok(),
-        _ => None,
-    }
 }
 
 pub(crate) fn kind_name(kind: Kind) -> &'static str {

@@ -60,6 +60,7 @@ mod session;
 mod slow_log;
 mod slow_shapes;
 mod storage_parameters;
+mod thread_cpu;
 mod ttl;
 mod usage;
 mod watcher;

@@ -18,6 +18,8 @@ use parking_lot::RwLock;
 use crate::{Commands, Result};
 
 const COLLECTION: &str = "system.profile";
+/// A shorter operation that is logged has an exact CPU time.
+const EXACT_BELOW_MS: i32 = 10;
 /// As in MongoDB.
 const COLLECTION_BYTES: i64 = 1 << 20;
 
@@ -88,6 +90,11 @@ impl Profiler {
 
     pub(crate) fn log_all(&self, all: bool) {
         self.logs_all.store(all, Ordering::Relaxed);
+    }
+
+    /// Returns true if operations of less than [`EXACT_BELOW_MS`] may have to be logged or recorded.
+    pub(crate) fn is_exact(&self) -> bool {
+        (0..EXACT_BELOW_MS).contains(&self.slow_ms()) || self.is_active() || self.logs_all.load(Ordering::Relaxed)
     }
 
     /// Returns true if operations may have to be recorded.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use arbor_base::work;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
+use arbor_protocol::CommandInfo;
 use arbor_protocol::log::{events, now_ms};
 use arbor_protocol::metrics::{Class, Kind};
-use arbor_protocol::{CommandInfo, Runs};
 use arbor_query::{ShapeHash, summary};
 use arbor_wire::Form;
 
@@ -15,7 +15,7 @@ use crate::call::Plan;
 use crate::execution::{Incoming, kind_name};
 use crate::profiler::Verdict;
 use crate::slow_shapes::SlowOperation;
-use crate::{Commands, Connection, Error, usage};
+use crate::{Commands, Connection, Error, thread_cpu, usage};
 
 /// An operation that ended.
 pub(crate) struct Ended<'e> {
@@ -25,18 +25,8 @@ pub(crate) struct Ended<'e> {
     pub plan: &'e Plan,
     pub reply: &'e DocBuf,
     pub error: Option<&'e Error>,
-    /// See [`cpu_nanos`].
-    pub cpu_begun: Option<u64>,
-}
-
-/// Returns the CPU time of this thread so far. None: the command is answered from memory, where asking would cost more.
-pub(crate) fn cpu_nanos(info: &CommandInfo, body: Doc<'_>) -> Option<u64> {
-    let by_id = || matches!(body.get("filter"), Some(ValueRef::Document(filter)) if filter.get("_id").is_some());
-    let asks = info.runs == Runs::Blocking || info.runs == Runs::InlineById && !by_id();
-    asks.then(|| {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    })
+    /// CPU time of the thread at the beginning ([`thread_cpu`]).
+    pub cpu_begun: u64,
 }
 
 impl Commands {
@@ -213,9 +203,7 @@ impl Ended<'_> {
             storage.append("data", &data.with("timeReadingMicros", work.read_micros as i64));
         }
         doc.append("storage", &storage);
-        if let (Some(begun), Some(now)) = (self.cpu_begun, cpu_nanos(self.info, self.request.body)) {
-            doc.append("cpuNanos", now.saturating_sub(begun) as i64);
-        }
+        doc.append("cpuNanos", thread_cpu::nanos().saturating_sub(self.cpu_begun) as i64);
     }
 }
 

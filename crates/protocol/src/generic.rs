@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use arbor_bson::{Code, Doc, SessionId, ValueRef};
+use uuid::Uuid;
 
 use crate::arguments::{Field, is_present};
 use crate::read_concern::ReadConcern;
@@ -27,6 +28,8 @@ pub struct Generic<'a> {
     pub cluster_time: Option<u64>,
     pub comment: Option<ValueRef<'a>>,
     pub api_strict: bool,
+    /// `clientOperationKey`, by which another client may end the operation.
+    pub operation_key: Option<Uuid>,
     /// `writeConcern` was given at all.
     pub has_write_concern: bool,
 }
@@ -81,6 +84,11 @@ pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Ge
             "readConcern" => generic.read_concern = ReadConcern::read(field.document(value)?)?,
             "$clusterTime" if is_member => generic.cluster_time = Some(cluster_time::read(field.document(value)?)?),
             "comment" => generic.comment = Some(value),
+            "clientOperationKey" => {
+                if let ValueRef::Binary { bytes, .. } = value {
+                    generic.operation_key = Uuid::from_slice(bytes).ok();
+                }
+            }
             "apiVersion" => api.version = Some(field.string(value)?),
             "apiStrict" => {
                 api.strict = field.strict_bool(value)?;
