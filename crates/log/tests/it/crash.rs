@@ -86,13 +86,12 @@ fn a_failed_new_epoch_loses_nothing_that_is_acknowledged_later() {
 fn an_emptied_log_continues_behind_what_was_trimmed() {
     let disk = FaultyDisk::new();
     let log = open(&disk, 1 << 10).unwrap();
-    append(&log, 1..=1);
-    // Prepared here, so its header says that it follows the first record.
-    log.prepare_segment().unwrap();
-    let mut last = 1;
+    let mut last = 0;
     while log.stats().segments < 2 {
         last += 1;
         append(&log, last..=last);
+        // Half full, the segment has its successor prepared, whose header says that it follows the records so far.
+        log.prepare_segment().unwrap();
     }
     log.wait_durable(Position(last)).unwrap();
     log.trim(Position(last)).unwrap();
