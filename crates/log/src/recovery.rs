@@ -9,7 +9,7 @@
 //! 2. The last segments (L3) are scanned; older ones are checked when they are read.
 //! 3. Segments behind the end are removed from the newest on, then the last one is cut. A crash before the end of this
 //!    step leaves a log that recovers to the same end, since what was cut proves nothing about it.
-//! 4. Bytes that no claim (L4) covers are written once more, then the scanned segments and the directory are synced: after a
+//! 4. Bytes that no claim (L4) covers are written once more, the last segment's length is set once more, then the scanned segments and the directory are synced: after a
 //!    killed process they may be in memory only, and after a failed sync in that process they may look clean there
 //!    without being on the medium. Only a new write makes the next sync carry or report them.
 
@@ -212,9 +212,8 @@ fn cut(disk: &dyn Disk, dir: &Path, segments: &[Arc<Segment>], kept: usize, end:
         disk.remove(segment.file.path())?;
         disk.sync_dir(dir)?;
     }
-    if let Some(last) = segments.get(kept - 1)
-        && last.end() != end
-    {
+    if let Some(last) = segments.get(kept - 1) {
+        // Also where the file has this length: a killed process may have shortened it, and the sync of that may have failed (step 4).
         last.file.set_len(end)?;
         last.set_end(end);
     }

@@ -43,11 +43,16 @@ fn read_all(log: &Log) -> Result<u64, Error> {
     Ok(last)
 }
 
+/// Seeds that found something: a new epoch without a handle of its segment; an emptied log that gave positions twice; the length of a
+/// segment that a killed process had cut, without being able to sync it.
+const FOUND: &[u64] = &[5_001_759, 1_795_644_407_560_101_064, 1_795_645_173_824_481_523];
+
 #[test]
 fn acknowledged_records_survive_random_crashes() {
     let mut coverage = crash_run::Coverage::default();
     // These seeds notice each sync and rewrite of the recovery when it is left out.
     (500_000..501_600).for_each(|seed| coverage.add(crash_run::run(seed)));
+    FOUND.iter().for_each(|seed| coverage.add(crash_run::run(*seed)));
     println!("{coverage:?}");
     assert!(coverage.records_acknowledged > 1000 && coverage.records_lost > 100, "{coverage:?}");
     assert!(coverage.poisoned > 10 && coverage.out_of_space > 10 && coverage.trims > 10, "{coverage:?}");
