@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What `cpuNanos` is too large by, at most, unless exact times are requested.
+/// The largest error of `cpuNanos` unless exact times are requested.
 const STALE: Duration = Duration::from_millis(1);
 
 thread_local! {
