@@ -52,6 +52,14 @@ pub(crate) fn command() -> Command {
                 .value_parser(value_parser!(u16).range(1..=i64::from(MEMBERS_MAX)))
                 .help("Members of each set, 1 to 7"),
         )
+        .arg(
+            Arg::new("configMembers")
+                .long("configMembers")
+                .value_name("N")
+                .requires("shards")
+                .value_parser(value_parser!(u16).range(1..=i64::from(MEMBERS_MAX)))
+                .help("Members of the config set, where it has another number than the shards"),
+        )
         .arg(arg("dbpath", "DIR", "data").help("Directory of the members' directories"))
         .arg(
             arg("port", "PORT", "27017")
@@ -136,20 +144,22 @@ impl Cluster {
         let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
         let (first, members) = (number("port"), number("members"));
         let shards = matches.get_one::<u16>("shards").copied();
-        let names: Vec<(String, Option<&str>)> = match shards {
-            None => vec![(text("replSet"), None)],
-            Some(shards) => std::iter::once((CONFIG_SET.to_owned(), Some("--configsvr")))
-                .chain((0..shards).map(|index| (format!("s{index}"), Some("--shardsvr"))))
+        let config_members = matches.get_one::<u16>("configMembers").copied().unwrap_or(members);
+        let names: Vec<(String, Option<&str>, u16)> = match shards {
+            None => vec![(text("replSet"), None, members)],
+            Some(shards) => std::iter::once((CONFIG_SET.to_owned(), Some("--configsvr"), config_members))
+                .chain((0..shards).map(|index| (format!("s{index}"), Some("--shardsvr"), members)))
                 .collect(),
         };
         let options: Vec<OsString> = matches.get_many::<OsString>("options").into_iter().flatten().cloned().collect();
-        let count = names.len() * usize::from(members) + usize::from(shards.is_some());
+        let count =
+            names.iter().map(|(_, _, members)| usize::from(*members)).sum::<usize>() + usize::from(shards.is_some());
         let none = || Failure::new(BAD_OPTIONS, format!("there are no {count} ports from {first} on"));
         let mut ports = (0..count).map(|index| u16::try_from(index).ok().and_then(|index| first.checked_add(index)));
         let mut next = || ports.next().flatten().ok_or_else(none);
         let router = shards.map(|_| next()).transpose()?;
         let (mut sets, mut parts) = (Vec::new(), Vec::new());
-        for (name, role) in names {
+        for (name, role, members) in names {
             let mut set = Set { name, ports: Vec::new() };
             for index in 0..members {
                 let port = next()?;

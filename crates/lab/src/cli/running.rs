@@ -33,24 +33,19 @@ fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     Ok(ending)
 }
 
-/// Every experiment, one directory each, and an index. Those that need shards run only against targets. With the directory of
-/// an aborted run it continues that run: experiments that completed are not run again.
+/// Every experiment, one directory each, and an index. With the directory of an aborted run it continues that run: experiments
+/// that completed are not run again.
 pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let interrupt = Interrupt::by_signals()?;
     let root = out(matches, "all");
     let mut plans = Vec::new();
     for experiment in built_in()? {
-        let needs_shards = experiment.sharded && text(matches, "target").is_none();
-        if needs_shards {
-            eprintln!("{}: skipped, it needs a sharded cluster (--target)", experiment.name);
-        } else {
-            let name = experiment.name.clone();
-            let named = |error| match error {
-                Error::Usage(text) => Error::Usage(format!("{name}: {text}")),
-                other => other,
-            };
-            plans.push(overrides::plan(experiment, matches, engines).map_err(named)?);
-        }
+        let name = experiment.name.clone();
+        let named = |error| match error {
+            Error::Usage(text) => Error::Usage(format!("{name}: {text}")),
+            other => other,
+        };
+        plans.push(overrides::plan(experiment, matches, engines).map_err(named)?);
     }
     let live = live("all experiments", matches)?;
     let (mut ending, mut directories) = (Ending::Complete, Vec::new());

@@ -76,7 +76,7 @@ pub fn describe(experiment: &Experiment, setup: &Setup) -> String {
         text += &format!("  {:6} {}\n", scale.name(), of_scale(experiment, scale, setup));
     }
     let systems = match (experiment.sharded, experiment.mysql) {
-        (true, _) => "a mongos by --target mongodb://host:port; an Arbor server once it shards",
+        (true, _) => "a cluster of Arbor by --engine, any mongos by --target mongodb://host:port",
         (_, true) => {
             "Arbor by --engine, MongoDB by --target, MariaDB by --engine innodb (-handler), myrocks, mysql:// by --target"
         }

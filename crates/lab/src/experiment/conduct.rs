@@ -8,7 +8,8 @@ use super::run_log::RunLog;
 use crate::observe::disk_use;
 use crate::results::{EventKind, Phase, StepRecord};
 use crate::run::{
-    Context, Interrupt, Step, Watch, add_sizes, load, load_record, prepare, resume, run_step, scan, stalls, step_record,
+    Context, Interrupt, Step, Watch, add_sizes, before_moves, load, load_record, prepare, resume, run_step, scan,
+    stalls, step_record,
 };
 use crate::target::echo::Echo;
 use crate::target::managed::Managed;
@@ -202,12 +203,19 @@ impl Conductor<'_> {
     fn step(&mut self, target: &dyn Target, step: &StepPlan, course: &mut Course) -> Result<Option<String>> {
         let (plan, system) = (self.plan, course.system.clone());
         self.log.report(&system, EventKind::Phase, &format!("{}: {} clients", step.name, step.clients));
+        let pace = plan.pace();
+        let before = before_moves(target, &*course.workload, &pace.script)?;
         let mut context = self.context(&system, &step.name);
-        let ran = run_step(target, &*course.workload, step.clients, &plan.pace(), &mut context)?;
+        let ran = run_step(target, &*course.workload, step.clients, &pace, &mut context)?;
         report_stalls(&ran, &mut context);
+        let moves = match before.filter(|_| ran.deserted.is_none()) {
+            Some(before) => before.measure(target, &ran, &mut context)?,
+            None => BTreeMap::new(),
+        };
         // A step that was interrupted in its first moments has no result.
         if ran.recorder.total_count() > 0 || ran.recorder.error_count() > 0 {
             let mut record = step_record(&step.name, step.repeat, step.settings.clone(), &ran);
+            record.metrics.extend(moves);
             measure_sizes(target, &*course.workload, &mut record);
             self.log.add(record);
         }

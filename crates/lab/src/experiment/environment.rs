@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::observe::{Device, Observed, Sample, processors};
+use crate::observe::{Device, Observed, Sample, memory_bytes, processors};
 use crate::target::managed::free_bytes;
 use crate::target::memory_limit::MemoryLimit;
 
@@ -53,12 +53,6 @@ fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     line.split_once(':').map(|(_, name)| name.trim().to_owned())
-}
-
-fn memory_bytes() -> Option<u64> {
-    let line = first_line("/proc/meminfo")?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 /// Returns the type and mount options of the longest mount point above the directory.

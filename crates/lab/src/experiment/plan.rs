@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::definition::{Experiment, KV, Scale};
 use super::parameters::{Parameters, PhasePlan, merged};
 use crate::run::{Arrival, Pace};
-use crate::target::managed::{Flags, Setup};
+use crate::target::managed::{Flags, Setup, Shards};
 use crate::workload::{Mode, Workload, build};
 use crate::{Error, Result};
 
@@ -48,6 +48,9 @@ pub struct StepPlan {
     pub repeat: u32,
     pub settings: BTreeMap<String, Value>,
 }
+
+/// Shards of founding text 003.
+const SHARDS: u16 = 3;
 
 impl Plan {
     pub fn of(experiment: Experiment, scale: Scale, setup: Setup) -> Plan {
@@ -94,6 +97,15 @@ impl Plan {
         parameters.targets.iter().try_for_each(|target| crate::target::check(target))
     }
 
+    /// Returns the cluster of an experiment that needs one: as many shards as its founding text has.
+    fn cluster(&self) -> Option<Shards> {
+        let setting = |name: &str| self.parameters.settings.get(name);
+        let plain = setting("sharded").and_then(Value::as_bool) == Some(false);
+        let members = setting("members").and_then(Value::as_u64).and_then(|members| u16::try_from(members).ok());
+        let needed = self.experiment.sharded && !plain;
+        needed.then(|| Shards { shards: SHARDS, config_members: members.unwrap_or(1) })
+    }
+
     /// The stations of a managed server, in order: each cache size at each time between checkpoints.
     pub fn stations(&self, engine: &str) -> Vec<Station> {
         let parameters = &self.parameters;
@@ -103,7 +115,7 @@ impl Plan {
             for syncdelay_s in choices(&parameters.syncdelay) {
                 let memory_mb = cache_mb.zip(parameters.memory).map(|(cache, times)| (cache as f64 * times) as u64);
                 let mut station = Station {
-                    flags: Flags { cache_mb, syncdelay_s, memory_mb, arguments: own.clone() },
+                    flags: Flags { cache_mb, syncdelay_s, memory_mb, arguments: own.clone(), cluster: self.cluster() },
                     words: Vec::new(),
                     settings: BTreeMap::new(),
                 };

@@ -14,7 +14,8 @@ pub use device::{Device, DeviceCounters};
 pub use disk_use::{DiskUse, disk_use};
 pub use host::HostCounters;
 pub use process::{
-    DeviceBytes, cpu_seconds, forget_peak_memory, is_running, own_cpu_seconds, peak_memory_bytes, resident_bytes,
+    DeviceBytes, children, cpu_seconds, forget_peak_memory, is_running, own_cpu_seconds, peak_memory_bytes,
+    resident_bytes,
 };
 
 /// Objects sampled in addition to the host: the server's process and the device below its data directory, if known.
@@ -49,7 +50,18 @@ struct ServerCounters {
 }
 
 impl ServerCounters {
+    /// Reads the counters of a process and of those that it has started: the servers of a cluster.
     fn read(process: u32) -> Option<ServerCounters> {
+        let mut all = ServerCounters::of(process)?;
+        for child in children(process).into_iter().filter_map(ServerCounters::read) {
+            all.cpu_s += child.cpu_s;
+            all.resident_bytes = all.resident_bytes.zip(child.resident_bytes).map(|(all, own)| all + own);
+            all.device = all.device.zip(child.device).map(|(all, own)| all + own);
+        }
+        Some(all)
+    }
+
+    fn of(process: u32) -> Option<ServerCounters> {
         Some(ServerCounters {
             cpu_s: cpu_seconds(process).ok()?,
             resident_bytes: resident_bytes(process).ok(),
@@ -111,6 +123,13 @@ impl Sample {
             client_cpu_s: self.client_cpu_s - earlier.client_cpu_s,
         }
     }
+}
+
+/// Memory of the host.
+pub fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes: u64 = text.lines().next()?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// Logical processors of the host.

@@ -35,6 +35,21 @@ impl DeviceBytes {
     }
 }
 
+impl std::ops::Add for DeviceBytes {
+    type Output = DeviceBytes;
+
+    fn add(self, other: DeviceBytes) -> DeviceBytes {
+        DeviceBytes { read: self.read + other.read, written: self.written + other.written }
+    }
+}
+
+/// Returns the processes that a process has started and that run.
+pub fn children(pid: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).collect()
+}
+
 /// User and system CPU seconds of this process, finer than [`cpu_seconds`] counts.
 pub fn own_cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -100,6 +115,15 @@ mod tests {
         assert_eq!(memory_bytes("VmHWM:\t  10 kB\nVmRSS:\t 7 kB\n", "VmRSS:"), Some(7 * 1024));
         assert_eq!(memory_bytes("VmHWM:\t  10 kB\n", "VmRSS:"), None);
         assert!(resident_bytes(std::process::id()).unwrap() > 1 << 20);
+    }
+
+    #[test]
+    fn children_are_found() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(children(std::process::id()).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!children(std::process::id()).contains(&child.id()));
     }
 
     #[test]

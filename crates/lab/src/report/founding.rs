@@ -16,6 +16,7 @@ pub(super) fn tables(run: &Run) -> Vec<Table> {
     tables.extend(rounds(&grid, record));
     tables.extend(ageing::table(&grid, Published::about(&record.experiment)));
     tables.extend(rates(&grid, record));
+    tables.extend(moves(record));
     tables.extend(at_the_end(run, &grid));
     tables.extend(share_of_echo(&grid));
     tables.extend(response(run));
@@ -382,6 +383,46 @@ fn p99_table(run: &Run, system: &SystemRecord) -> Option<Table> {
         }
     }
     (groups.len() > 1 && !table.rows.is_empty()).then(|| table.about("p99"))
+}
+
+/// Metrics of chunk moves and the text that names each.
+const MOVES: [(&str, &str); 19] = [
+    ("moves", "chunks moved"),
+    ("moves_failed", "moves failed"),
+    ("moved_documents", "documents moved"),
+    ("move_max_s", "longest move, seconds"),
+    ("critical_p50_ms", "critical section, ms, p50"),
+    ("critical_max_ms", "critical section, ms, max"),
+    ("throttled_ms", "pauses of the copies for clients, ms"),
+    ("mean_loss_percent", "mean loss of throughput during the moves, %"),
+    ("worst_1s_percent", "loss in the worst second since, %"),
+    ("worst_10s_percent", "loss in the worst 10 seconds since, %"),
+    ("write_max_before_ms", "longest write before, ms"),
+    ("write_max_moves_ms", "longest write since, ms"),
+    ("errors", "failed operations"),
+    ("misses", "operations that found nothing"),
+    ("documents_moves_before", "documents on the shards before"),
+    ("documents_moves_after", "documents on the shards after"),
+    ("index_entries_before", "index entries before"),
+    ("index_entries_after", "index entries after"),
+    ("deleted_after_s", "donors' copies deleted, seconds after the last move"),
+];
+
+/// Returns the chunk moves of each system's last step with some: a line per metric.
+fn moves(record: &Record) -> Option<Table> {
+    let step =
+        |system: &'_ SystemRecord| system.steps.iter().rev().find(|step| step.metric("moves").is_some()).cloned();
+    let steps: Vec<(&str, StepRecord)> =
+        record.systems.iter().filter_map(|system| Some((system.name.as_str(), step(system)?))).collect();
+    let mut table = Table::new("chunk moves", "", steps.iter().map(|(name, _)| (*name).to_owned()));
+    for (metric, title) in MOVES {
+        let cells: Vec<Option<f64>> = steps.iter().map(|(_, step)| step.metric(metric)).collect();
+        if cells.iter().any(Option::is_some) {
+            let show = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { short(value) };
+            table.row(cells.into_iter().map(|cell| or_absent(cell, show)), title);
+        }
+    }
+    (!table.rows.is_empty()).then(|| table.about("moves"))
 }
 
 fn sizes(record: &Record) -> Option<Table> {

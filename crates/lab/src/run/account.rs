@@ -223,14 +223,10 @@ mod tests {
             begin_s: 5.0,
             end_s: 15.0,
             unit: Kind::POINT_QUERY,
-            unit_rows: 1,
             recorder,
             usage,
-            backlog: None,
             rates,
-            resident_max_bytes: None,
-            interrupted: false,
-            deserted: None,
+            ..crate::run::step::empty()
         }
     }
 

@@ -41,7 +41,7 @@ impl Loaded {
     }
 }
 
-fn failed(target: &dyn Target) -> impl Fn(Failure) -> Error {
+pub(super) fn failed(target: &dyn Target) -> impl Fn(Failure) -> Error {
     let name = target.name().to_owned();
     move |failure| Error::Usage(format!("{name}: {failure}"))
 }

@@ -81,6 +81,10 @@ pub struct Step {
     pub backlog: Option<f64>,
     /// Units per second of each interval, and when it ended.
     pub rates: Vec<(f64, f64)>,
+    /// The longest write of each interval.
+    pub write_max_ms: Vec<f64>,
+    /// Commands of the script that have ended.
+    pub scripted: Vec<Span>,
     /// Resident memory of the server at most, seen at the intervals' ends.
     pub resident_max_bytes: Option<u64>,
     /// Ended early by Ctrl-C.
@@ -112,6 +116,16 @@ impl Step {
     pub fn client_share(&self) -> f64 {
         self.usage.client_cpu_s / (self.usage.seconds.max(1e-9) * processors() as f64)
     }
+}
+
+/// A command of the script, on the run's clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    pub kind: EventKind,
+    pub text: String,
+    pub begin_s: f64,
+    pub end_s: f64,
+    pub failed: bool,
 }
 
 /// After this time without a single success and without a connection the server counts as gone.
@@ -254,6 +268,7 @@ impl Collector<'_> {
         let first = Sample::take(self.observed)?;
         let (mut last, mut total) = (first, Recorder::default());
         let (mut rates, mut deserted, mut resident_max_bytes) = (Vec::new(), None, None);
+        let (mut write_max_ms, mut scripted) = (Vec::new(), Vec::new());
         while last.at() - first.at() < pace.measured && !context.interrupt.is_set() && deserted.is_none() {
             let end = (last.at() + pace.interval).min(first.at() + pace.measured);
             context.interrupt.sleep_until(end);
@@ -261,11 +276,12 @@ impl Collector<'_> {
             let interval = self.interval([first, last, now], pace.measured, context);
             total.merge(&interval.recorder);
             rates.push((interval.end_s, interval.rate()));
+            write_max_ms.push(longest_write_ms(&interval.recorder));
             resident_max_bytes = resident_max_bytes.max(interval.usage.resident_bytes);
             deserted = self.deserted(&interval);
             context.watch.interval(&interval);
             last = now;
-            report_script(done, context);
+            scripted.extend(report_script(done, context));
         }
         if let Some(process) = self.observed.process.filter(|_| pace.kill_at_end && deserted.is_none()) {
             context.report(EventKind::Kill, "kill -9");
@@ -281,6 +297,8 @@ impl Collector<'_> {
             usage: last.since(&first),
             backlog: self.backlog(last.at()),
             rates,
+            write_max_ms,
+            scripted,
             resident_max_bytes,
             interrupted: context.interrupt.is_set(),
             deserted,
@@ -362,14 +380,53 @@ impl Collector<'_> {
 const CHECKPOINTS: &str = "engine.checkpoint.count";
 const CHECKPOINT_MS: &str = "engine.checkpoint.lastMillis";
 
-fn report_script(done: &mpsc::Receiver<Done>, context: &mut Context<'_>) {
+/// Kinds of the workloads with a script that wait for a range that moves.
+const WRITES: [Kind; 4] = [Kind::INDEX_UPDATE, Kind::NON_INDEX_UPDATE, Kind::DELETE, Kind::INSERT];
+
+fn longest_write_ms(recorder: &Recorder) -> f64 {
+    let latencies = WRITES.iter().filter_map(|kind| recorder.latencies(*kind));
+    latencies.map(|latencies| latencies.service.max()).max().unwrap_or(0) as f64 / 1e6
+}
+
+/// Reports commands that have ended, and returns them.
+fn report_script(done: &mpsc::Receiver<Done>, context: &mut Context<'_>) -> Vec<Span> {
+    let mut spans = Vec::new();
     for each in done.try_iter() {
         let span = (context.seconds(each.begun), context.seconds(each.ended));
+        spans.push(Span {
+            kind: each.scripted.kind,
+            text: each.scripted.text.clone(),
+            begin_s: span.0,
+            end_s: span.1,
+            failed: each.failure.is_some(),
+        });
         let text = match each.failure {
             Some(failure) => format!("{}: failed: {failure}", each.scripted.text),
             None => each.scripted.text,
         };
         context.report_span(each.scripted.kind, span, &text);
+    }
+    spans
+}
+
+/// A step in which nothing was done.
+#[cfg(test)]
+pub(super) fn empty() -> Step {
+    Step {
+        clients: 1,
+        begin_s: 0.0,
+        end_s: 0.0,
+        unit: Kind::TRANSACTION,
+        unit_rows: 1,
+        recorder: Recorder::default(),
+        usage: Usage::default(),
+        backlog: None,
+        rates: Vec::new(),
+        write_max_ms: Vec::new(),
+        scripted: Vec::new(),
+        resident_max_bytes: None,
+        interrupted: false,
+        deserted: None,
     }
 }
 

@@ -11,9 +11,10 @@ use rustix::process::Signal;
 use super::memory_limit::MemoryLimit;
 use super::mongodb::MongoDb;
 use super::mysql::MariaDb;
-use super::ports::free_port;
+use super::ports::{free_port, free_ports};
 use super::process::Process;
 use super::{Driver, Target, driven};
+use crate::observe::memory_bytes;
 use crate::{Error, Result};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,6 +48,22 @@ pub struct Flags {
     pub memory_mb: Option<u64>,
     /// Arguments of the experiment for this engine.
     pub arguments: Vec<String>,
+    /// A sharded cluster in place of one server; the flags are those of each of its servers.
+    pub cluster: Option<Shards>,
+}
+
+/// A sharded cluster: its shards have one member each, and there is one router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shards {
+    pub shards: u16,
+    pub config_members: u16,
+}
+
+impl Shards {
+    /// Returns the number of its processes, the router included.
+    fn processes(self) -> u16 {
+        self.shards + self.config_members + 1
+    }
 }
 
 /// Server software.
@@ -71,6 +88,8 @@ pub struct Managed {
     setup: Setup,
     directory: PathBuf,
     process: Option<Process>,
+    /// First port of a cluster: its sets keep their addresses.
+    first_port: Option<u16>,
     limit: Option<MemoryLimit>,
     keep: bool,
     /// Connection to Arbor by our own client; unused for MariaDB.
@@ -93,6 +112,7 @@ impl Managed {
             // From here on the directory belongs to `managed`, also when the start fails.
             directory,
             process: None,
+            first_port: None,
             limit: None,
             keep: setup.keep,
             mongodb: MongoDb::at(system, "127.0.0.1:0"),
@@ -178,7 +198,12 @@ impl Managed {
     }
 
     fn launch(&mut self, flags: &Flags, timeout: Duration) -> Result<Duration> {
-        let (port, data) = (free_port()?, self.directory.join("data"));
+        let port = match (flags.cluster, self.first_port) {
+            (None, _) => free_port()?,
+            (Some(_), Some(port)) => port,
+            (Some(shards), None) => *self.first_port.insert(free_ports(shards.processes())?),
+        };
+        let data = self.directory.join("data");
         let address = format!("127.0.0.1:{port}");
         self.remarks.clear();
         let mut command = match &self.software {
@@ -206,7 +231,11 @@ impl Managed {
             Software::Arbor(_) => driven(self.mongodb.clone(), self.driver)?,
             Software::MariaDb(mariadb) => mariadb.target(&self.name, port, id, &data),
         };
-        let answers = || std::net::TcpStream::connect(&address).is_ok() && self.target.connect().is_ok();
+        let shards = flags.cluster.map_or(0, |cluster| usize::from(cluster.shards));
+        let answers = || {
+            std::net::TcpStream::connect(&address).is_ok()
+                && self.target.connect().is_ok_and(|mut session| shards == 0 || session.shards() == shards)
+        };
         process.wait_until(timeout, answers)?;
         let took = begun.elapsed();
         if let (Software::Arbor(engine), Some(_)) = (&self.software, flags.cache_mb)
@@ -219,7 +248,17 @@ impl Managed {
 
     fn serve(&self, engine: &str, port: u16, flags: &Flags) -> Command {
         let mut command = Command::new(&self.setup.binary);
-        command.arg("serve").arg("--dbpath").arg(self.directory.join("data")).args(["--port", &port.to_string()]);
+        command.arg(if flags.cluster.is_some() { "cluster" } else { "serve" });
+        command.arg("--dbpath").arg(self.directory.join("data")).args(["--port", &port.to_string()]);
+        if let Some(cluster) = flags.cluster {
+            command.args(["--shards", &cluster.shards.to_string(), "--members", "1"]);
+            command.args(["--configMembers", &cluster.config_members.to_string(), "--"]);
+            // they share the machine
+            let share = memory_bytes().map(|bytes| bytes / 5 * 4 / u64::from(cluster.processes()));
+            if let Some(share) = share {
+                command.args(["--memoryLimit", &share.to_string()]);
+            }
+        }
         command.args(["--bind_ip", "127.0.0.1", "--storageEngine", engine]);
         if let (Some(flag), Some(cache_mb)) = (cache_flag(engine), flags.cache_mb) {
             command.args([flag, &format!("{}", cache_mb as f64 / 1024.0)]);

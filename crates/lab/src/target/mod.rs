@@ -72,10 +72,47 @@ pub trait Session: Send {
 
     fn sizes(&mut self, database: &str) -> std::result::Result<Sizes, Failure>;
 
+    /// Returns the number of shards of the cluster; 0: it has none.
+    fn shards(&mut self) -> usize {
+        0
+    }
+
+    /// Returns the moves of a sharded collection's chunks that have succeeded since the cluster began, in order.
+    fn moves(&mut self, _collection: &Collection) -> std::result::Result<Vec<ChunkMove>, Failure> {
+        Err(Failure::unsupported("this target"))
+    }
+
+    /// Returns the number of documents that the shards of a collection have, those included that do not belong to them.
+    fn stored(&mut self, _collection: &Collection) -> std::result::Result<u64, Failure> {
+        Err(Failure::unsupported("this target"))
+    }
+
+    /// Counts what [`Session::stored`] estimates, in the documents and in every index.
+    fn validate(&mut self, _collection: &Collection) -> std::result::Result<Stored, Failure> {
+        Err(Failure::unsupported("this target"))
+    }
+
     /// Runs a command of an experiment's script: names and values in their order.
     fn command(&mut self, _database: &str, _command: &[(String, Value)]) -> std::result::Result<(), Failure> {
         Err(Failure::unsupported("this target"))
     }
+}
+
+/// One move of a chunk, as the cluster's own log records it; `None`: it does not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChunkMove {
+    /// Time that writers of the range waited at most.
+    pub critical_ms: Option<f64>,
+    pub documents: Option<f64>,
+    /// Time that the copy waited for the sake of clients.
+    pub throttled_ms: Option<f64>,
+}
+
+/// Documents and index entries of a collection on all shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    pub documents: u64,
+    pub index_entries: u64,
 }
 
 /// An operation that did not succeed.

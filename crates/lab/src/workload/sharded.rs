@@ -32,6 +32,8 @@ pub struct Settings {
     batch: u32,
     /// False: a plain collection, to run against a single server.
     sharded: bool,
+    /// Config servers of a cluster that the laboratory starts.
+    members: u16,
     points: u32,
     ranges: u32,
     sums: u32,
@@ -52,6 +54,7 @@ impl Default for Settings {
             chunk_docs: 250_000,
             batch: 1000,
             sharded: true,
+            members: 1,
             points: mix.points,
             ranges: mix.ranges,
             sums: mix.sums,
@@ -74,7 +77,10 @@ pub struct Sharded {
 
 impl Sharded {
     pub fn new(mode: Mode, settings: Settings) -> Result<Sharded, String> {
-        let Settings { collections, docs, batch, .. } = settings;
+        let Settings { collections, docs, batch, members, .. } = settings;
+        if !(1..=7).contains(&members) {
+            return Err("sharded: members must be 1 to 7".to_owned());
+        }
         if collections == 0 || docs == 0 || batch == 0 || docs > i32::MAX as u32 / 2 || collections > 10_000 {
             return Err("sharded: collections, docs and batch must be at least 1, docs at most 2^30".to_owned());
         }

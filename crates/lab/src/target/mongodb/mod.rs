@@ -22,7 +22,7 @@ use self::linkbench::LinkBench;
 use self::statistics::{ServerStatus, command_of};
 use self::sysbench::Sysbench;
 use self::ycsb::Ycsb;
-use super::{Failure, Session, Sizes, Statistics, Target};
+use super::{ChunkMove, Failure, Session, Sizes, Statistics, Stored, Target};
 use crate::workload::{Answer, Collection, Found, Index, Operation};
 use crate::{Error, Result};
 
@@ -244,6 +244,24 @@ impl Session for Connection {
         sizes.engine_bytes = metric(status.doc, "engine", "diskBytes");
         sizes.engine_free_bytes = metric(status.doc, "engine", "freeBytes");
         Ok(sizes)
+    }
+
+    fn shards(&mut self) -> usize {
+        sharded::shards(&mut self.client).map_or(0, |shards| shards.len())
+    }
+
+    fn moves(&mut self, collection: &Collection) -> std::result::Result<Vec<ChunkMove>, Failure> {
+        sharded::moves(&mut self.client, collection)
+    }
+
+    fn stored(&mut self, collection: &Collection) -> std::result::Result<u64, Failure> {
+        let command = DocBuf::new().with("collStats", collection.name.as_str());
+        let reply = self.client.command(collection.database, &command)?;
+        reply.number("count").map(|count| count as u64).ok_or_else(|| Failure::answer("collStats without count"))
+    }
+
+    fn validate(&mut self, collection: &Collection) -> std::result::Result<Stored, Failure> {
+        sharded::validate(&mut self.client, collection)
     }
 
     fn command(&mut self, database: &str, command: &[(String, Value)]) -> std::result::Result<(), Failure> {

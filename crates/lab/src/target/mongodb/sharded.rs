@@ -5,7 +5,7 @@ use arbor_client::Client;
 use serde_json::Value;
 
 use super::{array, insert_many, read, written};
-use crate::target::Failure;
+use crate::target::{ChunkMove, Failure, Stored};
 use crate::workload::sharded::{COLLECTION, DATABASE};
 use crate::workload::{Collection, Columns, Range, Row, Sharding, Statement};
 
@@ -130,8 +130,57 @@ pub(super) fn with_shard_names(client: &mut Client, command: &[(String, Value)])
     Ok(command)
 }
 
-/// The shards' names in their order.
-fn shards(client: &mut Client) -> Result<Vec<String>> {
+/// Reads the moves of a collection from `config.changelog`.
+pub(super) fn moves(client: &mut Client, collection: &Collection) -> Result<Vec<ChunkMove>> {
+    let namespace = format!("{}.{}", collection.database, collection.name);
+    let filter = doc().with("what", "moveChunk.commit").with("ns", namespace.as_str());
+    let find = doc().with("find", "changelog").with("filter", &filter).with("sort", &doc().with("time", 1));
+    let mut moves = Vec::new();
+    client.find("config", &find, |row| {
+        let Some(ValueRef::Document(details)) = row.get("details") else { return };
+        let counts = match details.get("counts") {
+            Some(ValueRef::Document(counts)) => counts,
+            _ => details,
+        };
+        moves.push(ChunkMove {
+            critical_ms: number(details.get("criticalSectionMicros")).map(|micros| micros / 1000.0),
+            documents: number(details.get("clonedDocs")).or(number(counts.get("cloned"))),
+            throttled_ms: number(details.get("throttledMS")),
+        });
+    })?;
+    Ok(moves)
+}
+
+/// Adds up what `validate` counts on each shard.
+pub(super) fn validate(client: &mut Client, collection: &Collection) -> Result<Stored> {
+    let reply = client.command(collection.database, &doc().with("validate", collection.name.as_str()))?;
+    let Some(ValueRef::Document(raw)) = reply.doc.get("raw") else {
+        return Err(Failure::answer("validate without the shards' replies"));
+    };
+    let mut stored = Stored::default();
+    for (_, shard) in raw {
+        let ValueRef::Document(shard) = shard else { continue };
+        if !matches!(shard.get("valid"), Some(ValueRef::Bool(true))) {
+            return Err(Failure::answer(&format!("the collection is not valid: {shard}")));
+        }
+        stored.documents += number(shard.get("nrecords")).unwrap_or(0.0) as u64;
+        let Some(ValueRef::Document(indexes)) = shard.get("keysPerIndex") else { continue };
+        stored.index_entries += indexes.iter().filter_map(|(_, count)| number(Some(count))).sum::<f64>() as u64;
+    }
+    Ok(stored)
+}
+
+fn number(value: Option<ValueRef<'_>>) -> Option<f64> {
+    match value? {
+        ValueRef::Int32(number) => Some(number.into()),
+        ValueRef::Int64(number) => Some(number as f64),
+        ValueRef::Double(number) => Some(number),
+        _ => None,
+    }
+}
+
+/// Returns the names of the shards, in their order.
+pub(super) fn shards(client: &mut Client) -> Result<Vec<String>> {
     let reply = client.command("admin", &doc().with("listShards", 1)).map_err(|error| {
         let failure = Failure::from(error);
         let message = format!("sharding needs a mongos ({}); the setting sharded: false does without", failure.message);
