@@ -9,7 +9,8 @@ import pytest
 
 from mongosh import run_mongosh
 from test_chunk_moves import Load, chunks_of, until
-from test_router import Member, Router, code_of
+from arbor_cluster import Member, Router
+from test_router import code_of
 
 MEGABYTE = 1 << 20
 

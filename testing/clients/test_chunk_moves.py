@@ -11,7 +11,8 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure, PyMongoError
 
-from test_router import Cluster, code_of
+from arbor_cluster import Cluster
+from test_router import code_of
 
 WAIT = 60
 

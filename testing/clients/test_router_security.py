@@ -15,7 +15,8 @@ from pymongo.errors import OperationFailure, PyMongoError
 import certificates
 from test_access_control import OF_EVERY_USER, OPEN
 from test_kill_op import ENDLESS
-from test_router import Member, Router, code_of
+from arbor_cluster import Member, Router
+from test_router import code_of
 
 UNAUTHORIZED, FAILED, INTERRUPTED, TIME_EXPIRED = 13, 18, 11601, 50
 WAIT_S = 60

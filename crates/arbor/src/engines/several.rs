@@ -140,7 +140,11 @@ fn cache_of(name: &str, home: &str, default: &str, settings: &Settings) -> Optio
         return Some(sizes.bounded_cache(own));
     }
     match (name == default, name == home) {
-        (true, true) => sizes.is_small().then(|| without_memtables(name, sizes.cache())),
+        // an engine's own default is for the memory of the machine
+        (true, true) => {
+            let is_bounded = settings.memory_limit.is_some() || sizes.is_small();
+            is_bounded.then(|| without_memtables(name, sizes.cache()))
+        }
         (true, false) | (false, true) => Some(sizes.part_of_cache(2)),
         (false, false) => Some(sizes.part_of_cache(8)),
     }
@@ -201,6 +205,8 @@ mod tests {
         let small = Settings { memory_limit: Some(256 << 20), ..Settings::default() };
         let alone = |name| cache_of(name, name, name, &small).unwrap();
         assert_eq!((alone("ftree"), alone("rocksdb") / (1 << 20)), (64 << 20, 42), "its memtables take the rest");
+        let large = Settings { memory_limit: Some(4 << 30), ..Settings::default() };
+        assert_eq!(cache_of("ftree", "ftree", "ftree", &large), Some(Sizes::of(&large).cache()), "within the limit");
         assert!(eighth <= half && half <= Sizes::of(&settings).cache(), "{eighth} {half}");
     }
 

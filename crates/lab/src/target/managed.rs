@@ -254,8 +254,8 @@ impl Managed {
             command.args(["--shards", &cluster.shards.to_string(), "--members", "1"]);
             command.args(["--configMembers", &cluster.config_members.to_string(), "--"]);
             // they share the machine
-            let share = memory_bytes().map(|bytes| bytes / 5 * 4 / u64::from(cluster.processes()));
-            if let Some(share) = share {
+            if let Some(bytes) = memory_bytes() {
+                let share = bytes / 5 * 4 / u64::from(cluster.processes());
                 command.args(["--memoryLimit", &share.to_string()]);
             }
         }

@@ -1,0 +1,84 @@
+"""Starts and ends the processes of a sharded cluster."""
+
+import os
+import socket
+import subprocess
+import time
+
+import pymongo
+
+from arbor_process import Arbor, free_port
+
+
+class Member(Arbor):
+    """The only member of a set, initiated at its start."""
+
+    def __init__(self, directory, name, role, flags=()):
+        super().__init__(directory / name, ["--replSet", name, role, *flags])
+        self.name = name
+
+    @property
+    def hosts(self):
+        return f"{self.name}/127.0.0.1:{self.port}"
+
+    def client(self, **options):
+        return pymongo.MongoClient(
+            "127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=10_000, **options)
+
+    def initiate(self, **options):
+        with self.client(**options) as client:
+            member = {"_id": 0, "host": f"127.0.0.1:{self.port}"}
+            client.admin.command("replSetInitiate", {"_id": self.name, "members": [member]})
+
+
+class Router:
+    def __init__(self, directory, config, flags=()):
+        self.port = free_port()
+        self.log_path = directory / f"router-{self.port}.log"
+        self.command = [os.environ["ARBOR"], "route", "--configdb", config.hosts, "--port", str(self.port), *flags]
+        self.start()
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.01)
+        raise RuntimeError(self.log_path.read_text(errors="replace")[-4000:])
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+    @property
+    def uri(self):
+        return f"mongodb://127.0.0.1:{self.port}/"
+
+    def client(self, **options):
+        return pymongo.MongoClient(self.uri, **{"serverSelectionTimeoutMS": 10_000, **options})
+
+
+class Cluster:
+    """A config server, shards and two routers, which end with `stack`."""
+
+    def __init__(self, directory, stack, shards=2, flags=()):
+        self.directory = directory
+        self.config = Member(directory, "cfg", "--configsvr")
+        self.shards = [Member(directory, f"s{n}", "--shardsvr", flags) for n in range(shards)]
+        for member in [self.config, *self.shards]:
+            stack.enter_context(member)
+            member.initiate()
+        self.routers = [stack.enter_context(Router(directory, self.config)) for _ in range(2)]
+        with self.routers[0].client() as client:
+            for shard in self.shards:
+                assert client.admin.command("addShard", shard.hosts)["shardAdded"] == shard.name
