@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: cluster nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
+.PHONY: cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
 .PHONY: dist attack attack-short crash-power nightly loom simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
@@ -131,7 +131,7 @@ simulate: setup-build
 	cargo run --profile quick --locked -p arbor-sim -- --steps $(STEPS) --seed $(SEED)
 
 # what is too slow for `make test`, in one go
-nightly: loom simulate attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images nemesis same-history transactions retries ddl fuzz
+nightly: loom simulate attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50
@@ -155,6 +155,13 @@ crash-bank: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/bank_loop.py --kills $(KILLS) --engines $(ENGINES)
 crash-streams: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/stream_loop.py --kills $(KILLS) --engines $(ENGINES)
+
+# moves of chunks between three shards under load, a checksum per range after each: `make moves MOVES=200 KILLS=50 ENGINE=rocksdb`
+MOVES ?= 1000
+ENGINE ?= ftree
+moves: KILLS = 0
+moves: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/move_loop.py --moves $(MOVES) --kills $(KILLS) --engine $(ENGINE)
 
 # a replica set of real processes under faults and load (testing/sets/nemesis.py): `make nemesis SECONDS=600 SEED=7 NEMESIS_MEMBERS=1`. The control, a
 # member whose data is put back, must lose data, and the checks must find it

@@ -11,7 +11,7 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure, PyMongoError
 
-from arbor_cluster import Cluster
+from arbor_cluster import Cluster, Router
 from test_router import code_of
 
 WAIT = 60
@@ -336,3 +336,44 @@ def test_a_shard_is_killed_during_a_move(cluster, routed, victim):
         assert routed.killed[victim].update_many({}, {"$set": {"w": 1}}).matched_count == 5000
         assert routed.killed[victim].update_many({}, {"$unset": {"w": 1}}).modified_count == 5000
     until(lambda: sum(len(directly(cluster, shard.name, "killed", victim)) for shard in cluster.shards) == 5000)
+
+
+def test_a_router_is_killed_as_soon_as_a_move_begins(cluster, routed, tmp_path):
+    """The lock that it leaves is old after 15 seconds, although it was never renewed."""
+    routed.admin.command("shardCollection", "left.c", key={"k": 1})
+    routed.left.c.insert_many([{"_id": n, "k": n, "v": "x" * 500} for n in range(20_000)])
+    [chunk] = chunks_of(routed, "left.c")
+    to = other_shard(chunk["shard"])
+    with Router(tmp_path, cluster.config) as victim:
+
+        def move():
+            with contextlib.suppress(PyMongoError), victim.client(serverSelectionTimeoutMS=100) as client:
+                client.admin.command("moveChunk", "left.c", find={"k": 1}, to=to)
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        until(lambda: routed.config.locks.find_one({"_id": "left.c"}))
+        victim.kill()
+        mover.join(timeout=WAIT)
+    assert routed.config.locks.find_one({"_id": "left.c"}), "the move has ended before the router"
+
+    def moves():
+        with contextlib.suppress(OperationFailure):
+            return routed.admin.command("moveChunk", "left.c", find={"k": 1}, to=to)["ok"]
+
+    until(moves)
+    assert [chunk["shard"] for chunk in chunks_of(routed, "left.c")] == [to]
+    assert routed.left.c.count_documents({}) == 20_000
+
+
+def test_a_conflict_on_the_config_servers_is_not_shown(cluster, routed):
+    routed.admin.command("shardCollection", "conflict.c", key={"k": 1})
+    [chunk] = chunks_of(routed, "conflict.c")
+    with cluster.config.client() as direct, direct.start_session() as session:
+        session.start_transaction()
+        assert direct.config.chunks.update_one({"_id": chunk["_id"]}, {"$set": {"note": 1}}, session=session).matched_count == 1
+        timer = threading.Timer(0.5, session.abort_transaction)
+        timer.start()
+        routed.admin.command("split", "conflict.c", middle={"k": 5})
+        timer.join()
+    assert len(chunks_of(routed, "conflict.c")) == 2

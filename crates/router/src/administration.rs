@@ -18,7 +18,7 @@ use crate::{Request, Router, fields};
 
 /// A lock that is older than this belongs to a router that has ended.
 const LOCK_AGE_MAX_MS: i64 = 120_000;
-/// One that was renewed, as those of moves are every [`RENEWAL`].
+/// One that is renewed every [`RENEWAL`], as those of moves are.
 const RENEWED_AGE_MAX_MS: i64 = 15_000;
 const RENEWAL: Duration = Duration::from_secs(2);
 const LOCK_PATIENCE: Duration = Duration::from_secs(20);
@@ -133,14 +133,22 @@ impl<'r> Request<'r> {
     }
 
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Guard<'r>>> {
+        self.try_lock_as(name, false)
+    }
+
+    /// `is_renewed`: the holder renews the lock from now on, so it is old soon after the holder has ended.
+    pub(crate) fn try_lock_as(&self, name: &str, is_renewed: bool) -> Result<Option<Guard<'r>>> {
         let holder = arbor_protocol::topology::new_object_id();
         let now_ms = arbor_protocol::log::now_ms();
-        let lock = DocBuf::new()
+        let mut lock = DocBuf::new()
             .with("_id", name)
             .with("state", 2i32)
             .with("ts", ValueRef::ObjectId(holder))
             .with("who", self.router.address.as_str())
             .with("when", ValueRef::DateTime(now_ms));
+        if is_renewed {
+            lock.append("renewed", true);
+        }
         let own = DocBuf::new().with("_id", name).with("ts", ValueRef::ObjectId(holder));
         match self.catalog().insert("locks", &[lock], self.interrupt()) {
             Ok(()) => {

@@ -1,6 +1,7 @@
 //! Sharding a collection, and its chunks.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
@@ -538,13 +539,31 @@ pub(crate) fn replacement(document: &DocBuf) -> DocBuf {
     DocBuf::new().with("q", &id).with("u", document)
 }
 
+/// Longest time for which a transaction is repeated that conflicts with another one.
+const CONFLICTS_MAX: Duration = Duration::from_secs(5);
+const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
+
 /// Runs commands on `config` as one transaction, with majority.
 pub(crate) fn transaction(catalog: &Catalog, commands: Vec<DocBuf>, interrupt: &Interrupt) -> Result<()> {
+    let until = Instant::now() + CONFLICTS_MAX;
+    loop {
+        match try_transaction(catalog, &commands, interrupt) {
+            // it has been aborted
+            Err(error) if error.code == Code::WRITE_CONFLICT && Instant::now() < until => {
+                interrupt.check()?;
+                std::thread::sleep(CONFLICT_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn try_transaction(catalog: &Catalog, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
     let id = Uuid::new_v4();
     let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
     let part = |command: DocBuf| command.with("lsid", &session).with("txnNumber", 1i64).with("autocommit", false);
-    for (at, command) in commands.into_iter().enumerate() {
-        let mut command = part(command);
+    for (at, command) in commands.iter().enumerate() {
+        let mut command = part(command.clone());
         if at == 0 {
             command.append("startTransaction", true);
         }

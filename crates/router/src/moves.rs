@@ -128,9 +128,9 @@ impl<'r> Request<'r> {
             Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text)
         };
         // a lock that is old is taken away by the first attempt
-        match self.try_lock(namespace)? {
+        match self.try_lock_as(namespace, true)? {
             Some(guard) => Ok(guard),
-            None => self.try_lock(namespace)?.ok_or_else(held),
+            None => self.try_lock_as(namespace, true)?.ok_or_else(held),
         }
     }
 
