@@ -49,9 +49,11 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Bytes of documents in one reply.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_DOCUMENTS: usize = 1000;
-/// Documents that one transaction of the range deletion removes, and the pause after it.
+/// Documents that one transaction of the range deletion removes, and the pause after it, in multiples of the time that it took: the deletion
+/// uses a fifth of a processor at most.
 const DELETED_TOGETHER: usize = 128;
-const DELETION_PAUSE: Duration = Duration::from_millis(20);
+const DELETION_PAUSES: u32 = 4;
+const DELETION_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Sessions that have written since then may send a write again.
 const RETRIES_SINCE_MS: i64 = 30 * 60 * 1000;
 const CONFLICTS_MAX: u32 = 100;
@@ -382,13 +384,21 @@ impl Commands {
         Ok((placed, moving.ok_or_else(over)?))
     }
 
-    /// Deletes what is there of a range; returns how many documents that were, at most `documents_max`.
-    fn delete_range(&self, name: &Namespace, row: Doc<'_>, documents_max: usize) -> Result<usize> {
+    /// Deletes the next documents of a range, at most `documents_max`; returns their number. `from` is where they begin and
+    /// becomes where those after them begin; `None`: at the range's begin, and at its end.
+    fn delete_range(
+        &self,
+        name: &Namespace,
+        row: Doc<'_>,
+        documents_max: usize,
+        from: &mut Option<Vec<u8>>,
+    ) -> Result<usize> {
         let (key, low, high) = (key_of(row), bytes_of(row, "low"), bytes_of(row, "high"));
         for _ in 0..CONFLICTS_MAX {
             let open = OpenTransaction::begin(&self.database.store)?;
             let Some(collection) = open.collection_to_write(name)? else { return Ok(0) };
-            let batch = read_range(&open.view(), &collection, key.as_doc(), &low, &high, documents_max)?;
+            let begin = from.as_deref().unwrap_or(&low);
+            let batch = read_range(&open.view(), &collection, key.as_doc(), begin, &high, documents_max)?;
             let deleted = open.with(|txn| {
                 txn.hide();
                 batch.documents.iter().try_for_each(|doc| arbor_store::delete(txn, &collection, doc.as_doc()))
@@ -396,10 +406,36 @@ impl Commands {
             match deleted.and_then(|()| open.commit(Durability::Applied)) {
                 Err(error) if arbor_txn::MaybeConflict::is_conflict(&error) => {}
                 Err(error) => return Err(error.into()),
-                Ok(_) => return Ok(batch.documents.len()),
+                Ok(_) => {
+                    *from = batch.next;
+                    return Ok(batch.documents.len());
+                }
             }
         }
         Err(Error::new(Code::WRITE_CONFLICT, "documents of the range are being written"))
+    }
+
+    /// Deletes all documents of a range, `documents_max` in a transaction, and calls `pause` after each with the time that it took.
+    /// Ends early where `pause` returns false.
+    fn delete_all(
+        &self,
+        name: &Namespace,
+        row: Doc<'_>,
+        documents_max: usize,
+        mut pause: impl FnMut(Duration) -> Result<bool>,
+    ) -> Result<bool> {
+        // a batch begins where the one before has ended: to find it from the range's begin, all that was deleted would be read again
+        let mut from = None;
+        loop {
+            let (begun, is_first) = (Instant::now(), from.is_none());
+            let deleted = self.delete_range(name, row, documents_max, &mut from)?;
+            if deleted == 0 && is_first {
+                return Ok(true);
+            }
+            if !pause(begun.elapsed())? {
+                return Ok(false);
+            }
+        }
     }
 
     /// Deletes the documents of ranges that have left, in small transactions with pauses. To be called about every second.
@@ -426,11 +462,12 @@ impl Commands {
             return Ok(());
         }
         let namespace = Namespace::parse(name)?;
-        while self.delete_range(&namespace, row, DELETED_TOGETHER)? > 0 {
-            if self.stopping.load(Ordering::Relaxed) || self.placed(name).is_err() {
-                return Ok(());
-            }
-            std::thread::sleep(DELETION_PAUSE);
+        let is_complete = self.delete_all(&namespace, row, DELETED_TOGETHER, |took| {
+            std::thread::sleep((took * DELETION_PAUSES).max(DELETION_PAUSE_MIN));
+            Ok(!self.stopping.load(Ordering::Relaxed) && self.placed(name).is_ok())
+        })?;
+        if !is_complete {
+            return Ok(());
         }
         let _changing = self.change_ownership()?;
         self.database.make_durable(Durability::Journaled, None)?;
@@ -583,9 +620,7 @@ pub(crate) fn move_in(call: &mut Call<'_>) -> Result<()> {
         server.republish(name)?;
     }
     // what a direct client has put there, or a lost row left
-    while server.delete_range(&namespace, row.as_doc(), BATCH_DOCUMENTS)? > 0 {
-        call.interrupt.check()?;
-    }
+    server.delete_all(&namespace, row.as_doc(), BATCH_DOCUMENTS, |_| Ok(call.interrupt.check().map(|()| true)?))?;
     Ok(())
 }
 
