@@ -17,7 +17,8 @@ impl Commands {
     /// A client showed a time.
     pub(crate) fn advance_time(&self, shown: u64) -> Result<()> {
         let transactions = &self.database.transactions;
-        if shown <= transactions.time() {
+        let known = self.router.as_ref().map_or_else(|| transactions.time(), |router| router.time());
+        if shown <= known {
             return Ok(());
         }
         let drift_max = self.parameters.int(DRIFT_PARAMETER).unwrap_or(DRIFT_MAX);
@@ -26,12 +27,24 @@ impl Commands {
             let text = format!("New cluster time, {seconds}, is too far from this node's wall clock time, {now}.");
             return Err(Error::new(Code::CLUSTER_TIME_FAILS_RATE_LIMITER, text));
         }
-        transactions.advance_time(shown);
+        match &self.router {
+            Some(router) => router.advance_time(shown),
+            None => transactions.advance_time(shown),
+        }
         Ok(())
     }
 
     /// Appends the time to a reply. A standalone has none, nor has a set before it is initiated.
     pub(crate) fn append_time(&self, reply: &mut DocBuf) {
+        if let Some(router) = &self.router {
+            let time = timestamp(router.time());
+            // replies of shards have the times of their own
+            if router.time() > 0 && reply.get("$clusterTime").is_none() {
+                reply.append("$clusterTime", &signed(time));
+                reply.append("operationTime", time);
+            }
+            return;
+        }
         let Some(replication) = self.replication.as_ref().filter(|replication| replication.is_initiated()) else {
             return;
         };
@@ -39,9 +52,13 @@ impl Commands {
         let follows = self.several.handle().is_some() && !replication.is_primary();
         let shown = follows.then(|| timestamp(self.database.transactions.applied_time()));
         let time = timestamp(self.database.transactions.time());
-        let unsigned = ValueRef::Binary { subtype: 0, bytes: &[0; 20] };
-        let signature = DocBuf::new().with("hash", unsigned).with("keyId", 0i64);
-        reply.append("$clusterTime", &DocBuf::new().with("clusterTime", time).with("signature", &signature));
+        reply.append("$clusterTime", &signed(time));
         reply.append("operationTime", shown.unwrap_or(time));
     }
+}
+
+fn signed(time: ValueRef<'_>) -> DocBuf {
+    let unsigned = ValueRef::Binary { subtype: 0, bytes: &[0; 20] };
+    let signature = DocBuf::new().with("hash", unsigned).with("keyId", 0i64);
+    DocBuf::new().with("clusterTime", time).with("signature", &signature)
 }

@@ -26,6 +26,7 @@ use crate::ownership::Ownership;
 use crate::profiler::Profiler;
 use crate::replication::{Membership, Several};
 use crate::session::collections::SessionCollections;
+use crate::session::two_phase::Settling;
 use crate::session::{SESSIONS_MAX, Sessions};
 use crate::slow_shapes::SlowShapes;
 use crate::storage_parameters::StorageParameters;
@@ -126,6 +127,7 @@ pub struct Commands {
     pub(crate) is_config_server: bool,
     /// `None`: this server is no shard.
     pub(crate) ownership: Option<Ownership>,
+    pub(crate) settling: Settling,
     /// Low-space state as last logged.
     low_on_space: AtomicBool,
 }
@@ -188,6 +190,7 @@ impl Commands {
             balancer: None,
             is_config_server: false,
             ownership: None,
+            settling: Settling::default(),
             low_on_space: AtomicBool::new(false),
         }
     }

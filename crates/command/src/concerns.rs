@@ -84,6 +84,8 @@ impl Commands {
         }
         let transactions = &self.database.transactions;
         Ok(Some(match concern.at {
+            // shards are read at one time
+            Some(time) if self.ownership.is_some() => (transactions.view_sealed_at(time)?, time),
             Some(time) => (transactions.view_at(time)?, time),
             None => transactions.read_timed()?,
         }))

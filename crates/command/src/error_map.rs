@@ -87,6 +87,8 @@ impl From<arbor_txn::Error> for Error {
                  or multi-document transaction.",
             ),
             E::OutOfSpace { .. } | E::CommittedNotApplied { .. } => Error::new(Code::OUT_OF_DISK_SPACE, text),
+            E::NotPrepared => Error::new(Code::NO_SUCH_TRANSACTION, text),
+            E::CreatesTrees => Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text),
             E::Unsettled { .. } => Error::new(Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, text),
             E::NotLeading => Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"),
             E::Closed => Error::new(Code::SHUTDOWN_IN_PROGRESS, "the server is shutting down"),

@@ -313,8 +313,9 @@ impl Commands {
         if let Some(session) = generic.session {
             generic.session = Some(self.session_of(connection, session)?);
         }
-        if self.router.is_none() {
-            self.resolve_concerns(info, &mut generic)?;
+        match &self.router {
+            None => self.resolve_concerns(info, &mut generic)?,
+            Some(_) => generic.cluster_time.iter().try_for_each(|shown| self.advance_time(*shown))?,
         }
         // the shards check what a router passes on
         // routers change chunks by transactions

@@ -40,6 +40,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::call::Call;
 use crate::execution::Incoming;
 use crate::ownership::{Placed, Writing};
+use crate::session::two_phase;
 use crate::{Commands, Error, Result, session};
 
 /// Longest time that one attempt holds writers while others end.
@@ -633,7 +634,8 @@ pub(crate) fn move_out(call: &mut Call<'_>) -> Result<()> {
     let placed = server.placed(name)?;
     server.persist(&deletions()?, row.as_doc())?;
     let open = server.sessions.open_transactions();
-    let transactions = open.iter().map(|open| (open.session, open.number)).collect();
+    let prepared = server.database.transactions.prepared().into_iter().map(|prepared| two_phase::parts(&prepared.id));
+    let transactions = open.iter().map(|open| (open.session, open.number)).chain(prepared).collect();
     let since = arbor_protocol::log::now_ms() - RETRIES_SINCE_MS;
     let sessions = server.sessions.written_since(since)?;
     let next = placed.next();
@@ -871,6 +873,7 @@ impl Moving {
         let running = |writers: &Arc<AtomicUsize>| writers.load(Ordering::Acquire) > 0;
         let is_open = |(session, number): &(SessionId, i64)| {
             server.sessions.open_transaction(*session).is_some_and(|open| open.number == *number)
+                || server.is_to_be_decided(&two_phase::id_of(*session, *number))
         };
         running(&self.writers) || self.earlier.iter().any(running) || self.gate.lock().transactions.iter().any(is_open)
     }

@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::cmd::{admin, crud, ddl, diagnostics, repl, session, sharding, users};
 use crate::moves;
 use crate::routing::not_here;
+use crate::session::two_phase;
 
 /// A command's own code.
 pub(crate) type Run = fn(&mut Call<'_>) -> Result<()>;
@@ -208,6 +209,7 @@ static OF_ROUTERS: &[Row] = &[
 #[rustfmt::skip]
 static OF_SHARDS: &[Row] = &[
     (slow("_shardsvrDataSizes", "Bytes of collections").admin(), sharding::sizes::data_sizes, Cluster(Action::Internal)),
+    (slow("_shardsvrForgetDecisions", "Forgets decisions about transactions").admin().writing(), two_phase::forget_decisions, Cluster(Action::Internal)),
     (slow("_shardsvrJoin", "Makes this server a shard of a cluster").admin().writing(), sharding::join, Cluster(Action::Internal)),
     (slow("_shardsvrLeave", "Forgets the cluster").admin().writing(), sharding::leave, Cluster(Action::Internal)),
     (slow("_shardsvrMoveChanges", "Changes of a range that moves").admin().writing(), moves::move_changes, Cluster(Action::Internal)),
@@ -219,9 +221,14 @@ static OF_SHARDS: &[Row] = &[
     (slow("_shardsvrMoveRanges", "The ranges that move, or have").admin().writing(), moves::move_ranges, Cluster(Action::Internal)),
     (slow("_shardsvrMoveRead", "Documents of a range that moves").admin().writing(), moves::move_read, Cluster(Action::Internal)),
     (slow("_shardsvrMoveWrite", "Takes documents of a range").admin().writing(), moves::move_write, Cluster(Action::Internal)),
+    (slow("_shardsvrPreparedTransactions", "Promises and decisions").admin().writing(), two_phase::prepared_transactions, Cluster(Action::Internal)),
     (slow("_shardsvrRangeSizes", "Bytes of ranges of a collection").admin(), sharding::sizes::range_sizes, Cluster(Action::Internal)),
     (slow("_shardsvrSetOwnership", "Sets the version of a collection or database").admin().writing(), sharding::set_ownership, Cluster(Action::Internal)),
+    (slow("_shardsvrSettleTransaction", "Carries out the decision about a transaction").admin().writing(), two_phase::settle, Cluster(Action::Internal)),
     (slow("_shardsvrSplitPoint", "The key behind a number of bytes").admin(), sharding::sizes::split_point, Cluster(Action::Internal)),
+    (slow("_shardsvrTransactionDecision", "The decision about a transaction").admin().writing(), two_phase::transaction_decision, Cluster(Action::Internal)),
+    (slow("coordinateCommitTransaction", "The outcome of a transaction").admin().writing(), two_phase::coordinate, LoggedIn),
+    (slow("prepareTransaction", "Promises to commit a transaction").admin().writing(), two_phase::prepare, Cluster(Action::Internal)),
 ];
 
 #[rustfmt::skip]

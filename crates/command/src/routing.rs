@@ -51,6 +51,12 @@ pub trait Router: Send + Sync {
     /// Runs a command of the database `admin` on all shards and the config servers.
     fn broadcast(&self, command: &DocBuf, interrupt: &Interrupt) -> Result<()>;
 
+    /// The newest time of the cluster that is known here; 0: none is.
+    fn time(&self) -> u64;
+
+    /// A client showed a time.
+    fn advance_time(&self, time: u64);
+
     /// To be called about every second.
     fn tick(&self) {}
 }

@@ -97,7 +97,8 @@ impl Fields {
         }
         let intent = match info.name {
             "commitTransaction" => Intent::Commit,
-            "abortTransaction" => Intent::Abort,
+            // who asks for the decision of a transaction that is in progress aborts it
+            "abortTransaction" | "coordinateCommitTransaction" => Intent::Abort,
             _ if self.start == Some(true) => Intent::Begin,
             _ => Intent::Continue,
         };

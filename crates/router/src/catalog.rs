@@ -11,6 +11,7 @@ use arbor_query::Interrupt;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use crate::clock::ClusterClock;
 use crate::fields;
 use crate::shard::{Connect, Shard};
 use crate::table::{self, Table};
@@ -22,6 +23,7 @@ const COLLECTIONS_MAX: usize = 100_000;
 
 pub(crate) struct Catalog {
     pub config: Arc<Shard>,
+    pub clock: Arc<ClusterClock>,
     connect: Connect,
     known: Mutex<Known>,
     /// Databases with sharded collections: what was found, and when.
@@ -72,8 +74,10 @@ pub(crate) enum Routing {
 impl Catalog {
     /// `config_db` is `set/host:port,...` of the config servers. Errors: it is not of that form.
     pub(crate) fn new(config_db: &str, connect: Connect) -> std::result::Result<Catalog, String> {
+        let clock = Arc::<ClusterClock>::default();
         Ok(Catalog {
-            config: Arc::new(Shard::new("config", config_db, connect.clone())?),
+            config: Arc::new(Shard::new("config", config_db, connect.clone(), clock.clone())?),
+            clock,
             connect,
             known: Mutex::default(),
             recent: Mutex::default(),
@@ -83,7 +87,7 @@ impl Catalog {
 
     /// Returns a shard that the cluster may not have yet.
     pub(crate) fn new_shard(&self, name: &str, hosts: &str) -> std::result::Result<Shard, String> {
-        Shard::new(name, hosts, self.connect.clone())
+        Shard::new(name, hosts, self.connect.clone(), self.clock.clone())
     }
 
     /// Reads all documents of a collection of the config servers.

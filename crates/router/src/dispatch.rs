@@ -10,7 +10,7 @@ use arbor_command::{Answer, Commands, Error, Result, Routed};
 use crate::catalog::{Routing, versioned};
 use crate::shard::Shard;
 use crate::transactions::{Pinned, cursor_of_get_more};
-use crate::{Request, Router, fields, is_stale, on_behalf};
+use crate::{Request, Router, fields, on_behalf};
 
 /// Commands about the server itself.
 const LOCAL: &[&str] = &[
@@ -109,17 +109,34 @@ impl Router {
         let named = on_behalf::named(routed);
         let named = named.as_ref().map(|body| Routed { body: body.as_doc(), ..*routed });
         let routed = named.as_ref().unwrap_or(routed);
-        let answer = Request { router: self, server, routed }.answer(name);
-        if let Err(error) = &answer
-            && is_stale(error)
-        {
-            self.transactions.not_begun(routed);
-        }
-        answer
+        let request = Request { router: self, server, routed };
+        let answer = request.answer(name);
+        request.in_transaction(answer)
     }
 }
 
 impl Request<'_> {
+    /// Completes the answer to a statement of a transaction; one that failed ends all parts of the transaction.
+    fn in_transaction(&self, answer: Result<Answer>) -> Result<Answer> {
+        let is_of_one = self.routed.generic.numbered.is_some_and(|numbered| numbered.is_transaction());
+        if !is_of_one || ["commitTransaction", "abortTransaction"].contains(&self.routed.info.name) {
+            return answer;
+        }
+        match answer {
+            Ok(Answer::Reply(reply)) if reply.get("recoveryToken").is_none() => {
+                let shard = self.router.transactions.recovery_shard(self.routed);
+                let token = shard.map_or_else(DocBuf::new, |name| DocBuf::new().with("recoveryShardId", name.as_str()));
+                Ok(Answer::Reply(reply.with("recoveryToken", &token)))
+            }
+            Err(error) => {
+                self.router.transactions.fail(self.routed);
+                self.abort_failed();
+                Err(error)
+            }
+            other => other,
+        }
+    }
+
     fn answer(&self, name: &str) -> Result<Answer> {
         match name {
             "find" => self.find(),
@@ -293,17 +310,5 @@ impl Request<'_> {
         }
         let reply = DocBuf::new().with("apiVersionErrors", &errors);
         Ok(Answer::Reply(if has_more { reply.with("hasMoreErrors", true) } else { reply }))
-    }
-
-    fn end_transaction(&self) -> Result<Answer> {
-        if self.routed.generic.session.is_none() || self.routed.generic.numbered.is_none() {
-            // this server says what is wrong with it
-            return Ok(Answer::Local);
-        }
-        let Some(shard) = self.router.transactions.ending(self.routed)? else {
-            return Ok(Answer::Reply(DocBuf::new()));
-        };
-        let reply = shard.call("admin", &self.plain(), self.interrupt())?;
-        Ok(Answer::Reply(fields::passed(&reply)))
     }
 }

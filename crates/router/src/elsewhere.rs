@@ -114,7 +114,7 @@ impl Pending {
         });
         let reads = shards.into_iter().map(|shard| {
             let command = versioned(command.clone(), routing, &shard.name);
-            Read::begin(shard, db, command, interrupt)
+            Read::begin(shard, db, (command, None), interrupt)
         });
         let streams = open_streams(reads.collect(), db, None, interrupt)?;
         Ok(Merge::new(streams, None, 0, None))

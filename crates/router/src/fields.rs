@@ -98,6 +98,14 @@ pub(crate) fn at_path<'d>(doc: Doc<'d>, path: &str) -> Result<Option<ValueRef<'d
     Ok(None)
 }
 
+/// Returns a time of the cluster.
+pub(crate) fn time(doc: Doc<'_>, name: &str) -> Option<u64> {
+    match doc.get(name) {
+        Some(ValueRef::Timestamp(time)) => Some(u64::from(time.seconds) << 32 | u64::from(time.increment)),
+        _ => None,
+    }
+}
+
 /// A reply of a server as this one passes it on: without what is appended again.
 pub(crate) fn passed(reply: &DocBuf) -> DocBuf {
     without(reply.as_doc(), &["ok", "topologyVersion"])

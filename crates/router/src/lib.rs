@@ -9,7 +9,9 @@
 //! | `catalog` | what the router knows of the cluster |
 //! | `table` | the routing table of one collection |
 //! | `dispatch` | which requests are answered where |
-//! | `transactions` | transactions, which one shard runs, and cursors that one shard keeps |
+//! | `transactions` | transactions and the shards that take part in them, and cursors that one shard keeps |
+//! | `two_phase` | the end of transactions: prepare, decision, recovery |
+//! | `clock` | the newest time of the cluster |
 //! | `on_behalf` | the user of a request, as shards see it |
 //! | `operations` | what runs, on the router and on the shards |
 //! | `rows` | documents from several shards |
@@ -28,6 +30,7 @@ mod administration;
 mod balancer;
 mod catalog;
 mod chunks;
+mod clock;
 mod ddl;
 mod dispatch;
 mod elsewhere;
@@ -42,6 +45,7 @@ mod sink;
 mod table;
 mod throttle;
 mod transactions;
+mod two_phase;
 mod write;
 
 use std::sync::Arc;
@@ -58,7 +62,8 @@ pub use crate::balancer::Balancer;
 use crate::catalog::Catalog;
 pub use crate::shard::Connect;
 use crate::shard::{Read, Shard, end_reads};
-use crate::transactions::Transactions;
+use crate::transactions::{Entered, Transactions};
+use crate::two_phase::Unfinished;
 
 /// Interval at which a router says that it is there, in `config.mongos`.
 const PING: Duration = Duration::from_secs(30);
@@ -75,6 +80,7 @@ pub fn check_config_db(config_db: &str) -> std::result::Result<(), String> {
 pub struct Router {
     catalog: Arc<Catalog>,
     transactions: Transactions,
+    unfinished: Unfinished,
     /// `host:port` of this router, as `config.mongos` shows it.
     address: String,
     config_db: String,
@@ -91,6 +97,7 @@ impl Router {
         Ok(Router {
             catalog: Arc::new(Catalog::new(config_db, connect)?),
             transactions: Transactions::default(),
+            unfinished: Unfinished::default(),
             address,
             config_db: config_db.to_owned(),
             started: Instant::now(),
@@ -163,8 +170,18 @@ impl arbor_command::Router for Router {
         ended.collect::<Vec<_>>().into_iter().try_for_each(|reply| reply.map(drop))
     }
 
+    fn time(&self) -> u64 {
+        self.catalog.clock.last()
+    }
+
+    fn advance_time(&self, time: u64) {
+        self.catalog.clock.advance(time);
+    }
+
     fn tick(&self) {
         self.transactions.forget_old();
+        // the next one may find the shards again
+        let _ = self.continue_transactions();
         let due = self.last_ping.lock().is_none_or(|last| last.elapsed() >= PING);
         if due {
             *self.last_ping.lock() = Some(Instant::now());
@@ -242,24 +259,25 @@ impl<'r> Request<'r> {
         if self.routed.info.class == Class::Read {
             let mut reads = Vec::new();
             for (shard, command) in commands {
-                let command = self.router.transactions.enter(self.routed, &shard, command)?;
-                reads.push(Read::begin(shard, db, command, interrupt));
+                let entered = self.enter(&shard, command)?;
+                reads.push(Read::begin(shard, db, entered, interrupt));
             }
             end_reads(&mut reads, db, interrupt)?;
             return Ok(reads.into_iter().filter_map(|read| Some((read.shard, read.reply?))).collect());
         }
         let mut begun = Vec::new();
         for (shard, command) in commands {
-            let command = self.router.transactions.enter(self.routed, &shard, command)?;
+            let (command, entered) = self.enter(&shard, command)?;
             let sent = shard.begin(db, &command, &[], interrupt);
-            begun.push((shard, command, sent));
+            begun.push((shard, command, sent, entered));
         }
         // every reply is read, whatever the others say
         let replies: Vec<_> = begun
             .into_iter()
-            .map(|(shard, command, sent)| {
-                let reply = shard.end(sent, db, &command, &[], interrupt)?;
-                Ok((shard, reply))
+            .map(|(shard, command, sent, entered)| {
+                let reply = shard.end(sent, db, &command, &[], interrupt);
+                entered.iter().for_each(|entered| entered.ended(reply.as_ref().map(DocBuf::as_doc)));
+                Ok((shard, reply?))
             })
             .collect();
         replies.into_iter().collect()
@@ -272,8 +290,16 @@ impl<'r> Request<'r> {
         command: DocBuf,
         sequences: &[(&str, &[DocBuf])],
     ) -> Result<DocBuf> {
-        let command = self.router.transactions.enter(self.routed, shard, command)?;
-        shard.call_with(db, &command, sequences, self.interrupt())
+        let (command, entered) = self.enter(shard, command)?;
+        let reply = shard.call_with(db, &command, sequences, self.interrupt());
+        entered.iter().for_each(|entered| entered.ended(reply.as_ref().map(DocBuf::as_doc)));
+        reply
+    }
+
+    /// Makes a command part of the transaction of the request, and gives one that reads a snapshot of several shards its time.
+    fn enter(&self, shard: &Arc<Shard>, command: DocBuf) -> Result<(DocBuf, Option<Entered>)> {
+        let time = |after| self.catalog().clock.now(after);
+        self.router.transactions.enter(self.routed, shard, command, time)
     }
 
     /// Returns the request as it is sent to a shard: without what the router adds or has used.

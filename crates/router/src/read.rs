@@ -53,8 +53,8 @@ impl Request<'_> {
         let interrupt = self.interrupt();
         let mut reads = Vec::new();
         for (shard, command) in commands {
-            let command = self.router.transactions.enter(self.routed, &shard, command)?;
-            reads.push(Read::begin(shard, self.routed.db, command, interrupt));
+            let entered = self.enter(&shard, command)?;
+            reads.push(Read::begin(shard, self.routed.db, entered, interrupt));
         }
         open_streams(reads, self.routed.db, batch, interrupt)
     }

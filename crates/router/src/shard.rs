@@ -16,7 +16,9 @@ use arbor_query::Interrupt;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use crate::clock::ClusterClock;
 use crate::fields;
+use crate::transactions::Entered;
 
 /// Idle connections that are kept.
 const IDLE_MAX: usize = 64;
@@ -51,6 +53,7 @@ pub(crate) struct Shard {
     pub name: String,
     pub set: String,
     connect: Connect,
+    clock: Arc<ClusterClock>,
     state: Mutex<State>,
 }
 
@@ -74,10 +77,15 @@ pub(crate) enum Failure {
 
 impl Shard {
     /// `hosts` is `set/host:port,...`.
-    pub(crate) fn new(name: &str, hosts: &str, connect: Connect) -> std::result::Result<Shard, String> {
+    pub(crate) fn new(
+        name: &str,
+        hosts: &str,
+        connect: Connect,
+        clock: Arc<ClusterClock>,
+    ) -> std::result::Result<Shard, String> {
         let (set, members) = members_of(hosts)?;
         let state = State { hosts: members, primary: None, idle: Vec::new() };
-        Ok(Shard { name: name.to_owned(), set: set.to_owned(), connect, state: Mutex::new(state) })
+        Ok(Shard { name: name.to_owned(), set: set.to_owned(), connect, clock, state: Mutex::new(state) })
     }
 
     /// `set/host:port,...`
@@ -117,8 +125,9 @@ impl Shard {
             Ok(connection) => connection,
             Err(failure) => return Begun::Ended(Err(failure)),
         };
-        let (keyed, key) = keyed(command);
-        match client.send(db, keyed.as_ref().unwrap_or(command), sequences) {
+        let timed = self.clock.shown_to(command);
+        let (keyed, key) = keyed(timed.as_ref().unwrap_or(command));
+        match client.send(db, keyed.as_ref().or(timed.as_ref()).unwrap_or(command), sequences) {
             Ok(()) => Begun::Sent(Box::new(Sent { host, client, key })),
             Err(error) => Begun::Ended(Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") })),
         }
@@ -140,7 +149,9 @@ impl Shard {
                 Err(failure) => failure,
             };
             let again = match &failure {
-                Failure::Refused(error) => NOT_PRIMARY.contains(&error.code) && !is_in_transaction(command.as_doc()),
+                Failure::Refused(error) => {
+                    NOT_PRIMARY.contains(&error.code) && !is_statement_of_transaction(command.as_doc())
+                }
                 Failure::Lost { sent, .. } => !sent || may_run_twice(command.as_doc()),
                 Failure::Ended(_) => false,
             };
@@ -297,6 +308,7 @@ impl Shard {
             let reason = format!("{host} sent a reply that is no document");
             return Err(Failure::Ended(Error::new(Code::INTERNAL_ERROR, format!("shard {}: {reason}", self.name))));
         }
+        self.clock.see(reply.as_doc());
         let mut state = self.state.lock();
         if state.idle.len() < IDLE_MAX && state.primary.as_ref().is_none_or(|primary| *primary == host) {
             state.idle.push((host, client));
@@ -318,12 +330,20 @@ pub(crate) struct Read {
     pub command: DocBuf,
     begun: Option<Begun>,
     pub reply: Option<DocBuf>,
+    entered: Option<Entered>,
+    failed: Option<Error>,
 }
 
 impl Read {
-    pub(crate) fn begin(shard: Arc<Shard>, db: &str, command: DocBuf, interrupt: &Interrupt) -> Read {
+    /// `entered`: it is a statement of a transaction.
+    pub(crate) fn begin(
+        shard: Arc<Shard>,
+        db: &str,
+        (command, entered): (DocBuf, Option<Entered>),
+        interrupt: &Interrupt,
+    ) -> Read {
         let begun = Some(shard.begin(db, &command, &[], interrupt));
-        Read { shard, command, begun, reply: None }
+        Read { shard, command, begun, reply: None, entered, failed: None }
     }
 
     /// Waits a moment for the reply.
@@ -335,16 +355,27 @@ impl Read {
         };
         match begun {
             sent @ Begun::Sent(_) => self.begun = Some(sent),
-            ended => self.reply = Some(self.shard.end(ended, db, &self.command, &[], interrupt)?),
+            ended => {
+                let outcome = self.shard.end(ended, db, &self.command, &[], interrupt);
+                self.entered.iter().for_each(|entered| entered.ended(outcome.as_ref().map(DocBuf::as_doc)));
+                self.reply = Some(outcome?);
+            }
         }
         Ok(())
     }
 }
 
-/// Reads the replies to reads of several shards. Errors: the first one of any; those of the other shards are ended. What the
-/// others have replied is there.
+/// Reads the replies to reads of several shards. Errors: the first one of any; those of the other shards are ended, but for statements of a
+/// transaction, whose parts continue. What the others have replied is there.
 pub(crate) fn end_reads(reads: &mut [Read], db: &str, interrupt: &Interrupt) -> Result<()> {
     while reads.iter().any(|read| read.begun.is_some()) {
+        let in_transaction = reads.iter().any(|read| read.entered.is_some());
+        if in_transaction {
+            for read in reads.iter_mut() {
+                read.failed = read.look(db, interrupt).err().or(read.failed.take());
+            }
+            continue;
+        }
         let failed = reads.iter_mut().find_map(|read| read.look(db, interrupt).err());
         if let Some(error) = failed {
             for read in reads {
@@ -355,7 +386,7 @@ pub(crate) fn end_reads(reads: &mut [Read], db: &str, interrupt: &Interrupt) -> 
             return Err(error);
         }
     }
-    Ok(())
+    reads.iter_mut().find_map(|read| read.failed.take()).map_or(Ok(()), Err)
 }
 
 /// The connection on which a reply is awaited.
@@ -399,6 +430,11 @@ fn is_in_transaction(command: Doc<'_>) -> bool {
     command.get("autocommit").is_some()
 }
 
+/// A member that has begun to lead knows no statement of before, but how transactions have ended.
+fn is_statement_of_transaction(command: Doc<'_>) -> bool {
+    is_in_transaction(command) && !may_run_twice(command)
+}
+
 /// Commands that change nothing, or that the server recognizes the second time.
 fn may_run_twice(command: Doc<'_>) -> bool {
     const READS: &[&str] = &[
@@ -416,7 +452,16 @@ fn may_run_twice(command: Doc<'_>) -> bool {
     ];
     let name = command.first().map_or("", |(name, _)| name);
     !is_in_transaction(command) && (READS.contains(&name) || command.get("txnNumber").is_some())
-        || matches!(name, "commitTransaction" | "abortTransaction")
+        || matches!(
+            name,
+            "commitTransaction"
+                | "abortTransaction"
+                | "coordinateCommitTransaction"
+                | "_shardsvrForgetDecisions"
+                | "_shardsvrPreparedTransactions"
+                | "_shardsvrSettleTransaction"
+                | "_shardsvrTransactionDecision"
+        )
 }
 
 /// Returns the error of a reply with all that it says.

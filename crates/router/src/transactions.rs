@@ -1,4 +1,7 @@
-//! Transactions, each of which one shard runs, and cursors that one shard keeps.
+//! Transactions and the shards that take part in them, and cursors that one shard keeps.
+//!
+//! T1: a shard begins its part with the first statement that it accepts; one that it refuses because of the version has begun nothing.
+//! T2: once a statement has failed, all parts are to be aborted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,18 +9,20 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result, Routed};
+use arbor_protocol::cluster_time::timestamp;
+use arbor_session::SessionId;
 use parking_lot::Mutex;
 
 use crate::shard::Shard;
-use crate::{fields, on_behalf};
+use crate::two_phase::Progress;
+use crate::{fields, is_stale, on_behalf};
 
 /// A transaction or cursor that was unused for this time has ended on the shard as well.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(crate) struct Transactions {
-    /// By the session's id.
-    open: Mutex<HashMap<u128, Open>>,
+    open: Arc<Mutex<HashMap<SessionId, Open>>>,
     cursors: Mutex<HashMap<i64, (Pinned, Instant)>>,
 }
 
@@ -31,75 +36,146 @@ pub(crate) struct Pinned {
 
 struct Open {
     number: i64,
-    /// The shard that runs it, once one does.
-    shard: Option<Arc<Shard>>,
+    participants: Vec<Participant>,
     read_concern: Option<DocBuf>,
+    /// A statement has failed.
+    failed: bool,
+    /// Its end, once that was asked for.
+    progress: Arc<Mutex<Progress>>,
     used: Instant,
 }
 
+/// A shard that runs a part of a transaction.
+#[derive(Clone)]
+pub(crate) struct Participant {
+    pub shard: Arc<Shard>,
+    /// It has accepted a statement.
+    begun: bool,
+    /// It was sent a statement that may have written.
+    pub writes: bool,
+}
+
+/// A transaction that is to end.
+pub(crate) struct Ending {
+    /// In the order in which they were needed.
+    pub participants: Vec<Participant>,
+    pub failed: bool,
+    pub progress: Arc<Mutex<Progress>>,
+}
+
+/// A statement of a transaction on its way to a shard; the outcome says whether the shard has begun its part.
+pub(crate) struct Entered {
+    open: Arc<Mutex<HashMap<SessionId, Open>>>,
+    session: SessionId,
+    number: i64,
+    shard: String,
+}
+
+impl Entered {
+    pub(crate) fn ended(&self, outcome: std::result::Result<Doc<'_>, &Error>) {
+        let mut all = self.open.lock();
+        let Some(open) = all.get_mut(&self.session).filter(|open| open.number == self.number) else { return };
+        let Some(at) = open.participants.iter().position(|own| own.shard.name == self.shard) else { return };
+        let refused = outcome.err().is_some_and(is_stale);
+        match open.participants.get_mut(at) {
+            Some(own) if !refused => own.begun = true,
+            Some(own) if !own.begun => drop(open.participants.remove(at)),
+            _ => {}
+        }
+        open.failed |= match outcome {
+            Ok(reply) => reply.get("writeErrors").is_some(),
+            Err(error) => !is_stale(error),
+        };
+    }
+}
+
 impl Transactions {
-    /// Makes a command of a transaction part of it on this shard. Errors: another shard runs the transaction.
-    pub(crate) fn enter(&self, routed: &Routed<'_>, shard: &Arc<Shard>, command: DocBuf) -> Result<DocBuf> {
+    /// Makes a command of a transaction part of it on this shard; `time`: that of the snapshot, if this is the first command of a transaction
+    /// that reads all shards at one.
+    pub(crate) fn enter(
+        &self,
+        routed: &Routed<'_>,
+        shard: &Arc<Shard>,
+        command: DocBuf,
+        time: impl FnOnce(u64) -> u64,
+    ) -> Result<(DocBuf, Option<Entered>)> {
         let (Some(session), Some(numbered)) = (routed.generic.session, routed.generic.numbered) else {
-            return Ok(command);
+            return Ok((command, None));
         };
         if !numbered.is_transaction() {
-            return Ok(command);
+            return Ok((command, None));
         }
         let mut all = self.open.lock();
-        let open = match all.get_mut(&session.id.as_u128()).filter(|open| open.number == numbered.number) {
-            Some(open) => open,
-            None if fields::is_true(routed.body, "startTransaction") => {
-                let read_concern = fields::document(routed.body, "readConcern").map(Doc::to_buf);
-                let open = Open { number: numbered.number, shard: None, read_concern, used: Instant::now() };
-                all.insert(session.id.as_u128(), open);
-                let opened = all.get_mut(&session.id.as_u128());
-                opened.ok_or_else(|| no_transaction(numbered.number))?
-            }
-            None => return Err(no_transaction(numbered.number)),
-        };
+        let begins = fields::is_true(routed.body, "startTransaction");
+        let known = all.get(&session).is_some_and(|open| open.number == numbered.number);
+        if !known && !begins {
+            return Err(no_transaction(numbered.number));
+        }
+        if !known {
+            let read_concern = fields::document(routed.body, "readConcern").map(|concern| at_one_time(concern, time));
+            let (participants, progress) = (Vec::new(), Arc::default());
+            let (number, used) = (numbered.number, Instant::now());
+            all.insert(session, Open { number, participants, read_concern, failed: false, progress, used });
+        }
+        let Some(open) = all.get_mut(&session) else { return Err(no_transaction(numbered.number)) };
         open.used = Instant::now();
-        match &open.shard {
-            Some(own) if own.name == shard.name => Ok(command),
+        if open.failed {
+            return Err(aborted(numbered.number));
+        }
+        let writes = routed.info.takes_write_concern() && routed.info.name != "aggregate";
+        let entered = Entered { open: self.open.clone(), session, number: numbered.number, shard: shard.name.clone() };
+        match open.participants.iter_mut().find(|own| own.shard.name == shard.name) {
             Some(own) => {
-                let text = format!(
-                    "a transaction that has begun on the shard {} cannot continue on the shard {}: transactions over several shards \
-                     are not supported yet",
-                    own.name, shard.name
-                );
-                Err(Error::new(Code::ILLEGAL_OPERATION, text))
+                own.writes |= writes;
+                Ok((command, Some(entered)))
             }
             None => {
-                open.shard = Some(shard.clone());
+                open.participants.push(Participant { shard: shard.clone(), begun: false, writes });
                 let mut command = fields::without(command.as_doc(), &["readConcern", "startTransaction"]);
                 if let Some(concern) = &open.read_concern {
                     command.append("readConcern", concern);
                 }
-                Ok(command.with("startTransaction", true))
+                Ok((command.with("startTransaction", true), Some(entered)))
             }
         }
     }
 
-    /// The first statement of a transaction was refused before the shard began it.
-    pub(crate) fn not_begun(&self, routed: &Routed<'_>) {
-        if !fields::is_true(routed.body, "startTransaction") {
-            return;
-        }
-        if let Some(session) = routed.generic.session
-            && let Some(open) = self.open.lock().get_mut(&session.id.as_u128())
-        {
-            open.shard = None;
+    /// Returns the transaction of a request that ends it. None: this router does not know it.
+    pub(crate) fn ending(&self, session: SessionId, number: i64) -> Option<Ending> {
+        let mut all = self.open.lock();
+        let open = all.get_mut(&session).filter(|open| open.number == number)?;
+        open.used = Instant::now();
+        Some(Ending { participants: open.participants.clone(), failed: open.failed, progress: open.progress.clone() })
+    }
+
+    /// Returns the shards that have a part of the transaction that a statement has failed in, once.
+    pub(crate) fn failed(&self, routed: &Routed<'_>) -> Vec<Arc<Shard>> {
+        let (Some(session), Some(numbered)) = (routed.generic.session, routed.generic.numbered) else {
+            return Vec::new();
+        };
+        let mut all = self.open.lock();
+        match all.get_mut(&session).filter(|open| open.number == numbered.number && open.failed) {
+            Some(open) => open.participants.drain(..).map(|own| own.shard).collect(),
+            None => Vec::new(),
         }
     }
 
-    /// Returns the shard that is to end the transaction. None: no shard has begun it.
-    pub(crate) fn ending(&self, routed: &Routed<'_>) -> Result<Option<Arc<Shard>>> {
-        let (Some(session), Some(numbered)) = (routed.generic.session, routed.generic.numbered) else {
-            return Err(Error::new(Code::INVALID_OPTIONS, "no transaction is named"));
-        };
+    /// Marks the transaction of a request as failed.
+    pub(crate) fn fail(&self, routed: &Routed<'_>) {
+        if let (Some(session), Some(numbered)) = (routed.generic.session, routed.generic.numbered)
+            && let Some(open) = self.open.lock().get_mut(&session).filter(|open| open.number == numbered.number)
+        {
+            open.failed = true;
+        }
+    }
+
+    /// Returns the name of the shard whose outcome is that of the transaction: the first one that writes, or the first one.
+    pub(crate) fn recovery_shard(&self, routed: &Routed<'_>) -> Option<String> {
+        let (session, numbered) = (routed.generic.session?, routed.generic.numbered?);
         let all = self.open.lock();
-        let open = all.get(&session.id.as_u128()).filter(|open| open.number == numbered.number);
-        Ok(open.ok_or_else(|| no_transaction(numbered.number))?.shard.clone())
+        let open = all.get(&session).filter(|open| open.number == numbered.number)?;
+        let coordinator = open.participants.iter().find(|own| own.writes).or(open.participants.first())?;
+        Some(coordinator.shard.name.clone())
     }
 
     /// Notes that a shard keeps the cursor of a reply.
@@ -128,11 +204,24 @@ impl Transactions {
     }
 }
 
-fn no_transaction(number: i64) -> Error {
+/// Gives a read concern of the level snapshot the time at which all shards are read, unless it has one.
+pub(crate) fn at_one_time(concern: Doc<'_>, time: impl FnOnce(u64) -> u64) -> DocBuf {
+    if fields::string(concern, "level") != Some("snapshot") || concern.get("atClusterTime").is_some() {
+        return concern.to_buf();
+    }
+    let after = fields::time(concern, "afterClusterTime").unwrap_or(0);
+    fields::without(concern, &["afterClusterTime"]).with("atClusterTime", timestamp(time(after)))
+}
+
+pub(crate) fn no_transaction(number: i64) -> Error {
     Error::new(
         Code::NO_SUCH_TRANSACTION,
         format!("Given transaction number {number} does not match any in-progress transactions."),
     )
+}
+
+pub(crate) fn aborted(number: i64) -> Error {
+    Error::new(Code::NO_SUCH_TRANSACTION, format!("Transaction with {{ txnNumber: {number} }} has been aborted."))
 }
 
 /// Returns the id that a getMore names.

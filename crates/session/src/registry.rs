@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::journal::{Journal, Stored};
 use crate::open::OpenTransactions;
-use crate::row::Row;
+use crate::row::{Ended, Row};
 use crate::rows;
 use crate::session::{CheckedOut, Kill, OpenTransactionInfo, Session};
 use crate::statistics::{OpenStatistics, Statistics};
@@ -200,6 +200,19 @@ impl<T> Sessions<T> {
             self.kill_session(&session, Kill::Killed);
         }
         true
+    }
+
+    /// Forgets what is known of a session's row, which was written without the session.
+    pub fn reread(&self, id: SessionId) {
+        let session = self.shard(id).get(&id).and_then(|entry| entry.session.clone());
+        if let Some(session) = session {
+            session.reread();
+        }
+    }
+
+    /// Returns the last transaction number of a session and whether it is one of a committed transaction, as its row says.
+    pub fn last_of(&self, id: SessionId) -> Result<Option<(i64, Ended)>> {
+        Ok(rows::read(&self.transactions.read()?, id)?.map(|row| (row.number, row.ended)))
     }
 
     /// Forgets what is known of the rows, and ends the open transactions: another member leads, or has led until now.

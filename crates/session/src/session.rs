@@ -179,6 +179,14 @@ impl<T> Session<T> {
         state.close()
     }
 
+    /// Has the next operation read the row, unless a transaction is open or an operation has the session: these know its number.
+    pub(crate) fn reread(&self) {
+        let mut state = self.state.lock();
+        if !state.busy && state.open.is_none() {
+            (state.machine, state.stored) = (Machine::default(), None);
+        }
+    }
+
     /// Removes the session, with its open transaction. False: an operation has it.
     pub(crate) fn remove(&self) -> (bool, Option<Box<T>>) {
         let mut state = self.state.lock();

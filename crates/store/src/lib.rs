@@ -13,6 +13,7 @@
 //! | `switch/` | the live change of a collection's engine |
 //! | `compact.rs` | compacting a collection's trees |
 //! | `noting/` | notes of changes for the readers of the history |
+//! | `prepared.rs` | the latches of prepared transactions |
 //! | `open_transaction.rs` | transactions of several statements |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
@@ -28,6 +29,7 @@ mod latch;
 mod namespace;
 mod noting;
 mod open_transaction;
+mod prepared;
 mod read;
 mod rebuild;
 mod sort;

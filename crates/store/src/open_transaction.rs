@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_bson::{DocBuf, compare_docs};
-use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
+use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, TransactionId};
 use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
@@ -19,6 +19,7 @@ use crate::build::{Build, BuildSettings};
 use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::change_indexes::{parse_all, select_new};
 use crate::catalogue::{self, CATALOGUE, Catalogue};
+use crate::latch::SharedGuard;
 use crate::noting::commands as noting;
 use crate::read::record::count;
 use crate::{Collection, Created, Error, IndexesCreated, Namespace, Result, Store};
@@ -45,6 +46,13 @@ impl OpenTransaction {
     /// Begins a transaction with a snapshot of this moment.
     pub fn begin(store: &Arc<Store>) -> Result<OpenTransaction> {
         let txn = store.transactions.begin_open()?;
+        let state = State { txn, seen: BTreeMap::new(), created: BTreeMap::new() };
+        Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
+    }
+
+    /// Begins a transaction with a snapshot of a time, as other servers have it too.
+    pub fn begin_at(store: &Arc<Store>, time: u64) -> Result<OpenTransaction> {
+        let txn = store.transactions.begin_open_at(time)?;
         let state = State { txn, seen: BTreeMap::new(), created: BTreeMap::new() };
         Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
     }
@@ -153,19 +161,7 @@ impl OpenTransaction {
     /// Errors: `Conflict` when another commit came first, or changed what this transaction depends on. Nothing is written
     /// then.
     pub fn commit(self, durability: Durability) -> Result<Position> {
-        let OpenTransaction { store, state } = self;
-        let State { txn, seen, created } = state.into_inner();
-        let is_seen = |name: &&Namespace| seen.contains_key(*name);
-        assert!(created.keys().find(is_seen).is_none(), "a collection was there before, or was created");
-        let written: Vec<_> = seen.into_values().filter(|seen| seen.written).map(|seen| seen.collection).collect();
-        let several = (written.len() > 1).then(|| store.lock_several());
-        let latches: Vec<_> = written.iter().map(|own| own.latch.read()).collect();
-        drop(several);
-        let is_same =
-            |own: &Arc<Collection>| store.collection(&own.namespace).is_some_and(|now| Arc::ptr_eq(&now, own));
-        if !written.iter().all(is_same) {
-            return Err(TxnError::Conflict.into());
-        }
+        let (store, txn, created, latches) = self.latched()?;
         if created.is_empty() {
             return Ok(txn.commit(durability)?);
         }
@@ -178,8 +174,59 @@ impl OpenTransaction {
         Ok(position)
     }
 
+    /// Promises to commit, when the coordinator of the transaction decides so, by [`Store::commit_prepared`]. What it writes to keeps its
+    /// definition until then. Returns a time from which on it may be committed.
+    ///
+    /// Errors: those of a commit; `NotInTransaction` when it has created collections.
+    pub fn prepare(self, id: TransactionId, about: &[u8]) -> Result<u64> {
+        let (store, txn, created, latches) = self.latched()?;
+        refuse_created(&created)?;
+        store.transactions.make_prepared_tree()?;
+        let time = txn.prepare(id, about)?;
+        store.keep_latches(id, latches);
+        Ok(time)
+    }
+
+    /// Commits the coordinator's part, and with it the transaction on all servers. Returns the position of the commit, and the commit time of
+    /// all parts.
+    pub fn commit_deciding(self, id: TransactionId, about: &[u8]) -> Result<(Position, u64)> {
+        let (store, txn, created, _latches) = self.latched()?;
+        refuse_created(&created)?;
+        store.transactions.make_prepared_tree()?;
+        Ok(txn.commit_deciding(id, about)?)
+    }
+
+    /// Takes the latches of the collections that it writes to. Errors: `Conflict` when one was changed meanwhile.
+    #[expect(clippy::type_complexity, reason = "taken apart at once")]
+    fn latched(self) -> Result<(Arc<Store>, Transaction, BTreeMap<Namespace, Arc<Collection>>, Vec<SharedGuard>)> {
+        let OpenTransaction { store, state } = self;
+        let State { txn, seen, created } = state.into_inner();
+        let is_seen = |name: &&Namespace| seen.contains_key(*name);
+        assert!(created.keys().find(is_seen).is_none(), "a collection was there before, or was created");
+        let written: Vec<_> = seen.into_values().filter(|seen| seen.written).map(|seen| seen.collection).collect();
+        let several = (written.len() > 1).then(|| store.lock_several());
+        let latches: Vec<_> = written.iter().map(|own| own.latch.read()).collect();
+        drop(several);
+        let is_same =
+            |own: &Arc<Collection>| store.collection(&own.namespace).is_some_and(|now| Arc::ptr_eq(&now, own));
+        match written.iter().all(is_same) {
+            true => Ok((store, txn, created, latches)),
+            false => Err(TxnError::Conflict.into()),
+        }
+    }
+
     /// Nothing of it remains.
     pub fn abort(self) {}
+}
+
+fn refuse_created(created: &BTreeMap<Namespace, Arc<Collection>>) -> Result<()> {
+    match created.keys().next() {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("Cannot create the collection {name} in a transaction that writes to several shards.");
+            Err(Error::NotInTransaction(text))
+        }
+    }
 }
 
 fn commit_created(store: &Store, txn: Transaction, created: BTreeMap<Namespace, Arc<Collection>>) -> Result<Position> {

@@ -15,6 +15,7 @@ use crate::build::Builds;
 use crate::catalogue::in_step::WatchedCollections;
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
+use crate::prepared::PreparedLatches;
 use crate::switch::Switches;
 use crate::{Collection, CollectionGuard, Error, Namespace, Result, TreeDefaults, UnfinishedBuild};
 
@@ -73,6 +74,7 @@ pub struct Store {
     publishing: AtomicBool,
     /// Signalled when it no longer is.
     published: (Mutex<()>, Condvar),
+    pub(crate) prepared: PreparedLatches,
 }
 
 impl Store {
@@ -95,6 +97,7 @@ impl Store {
             watched: OnceLock::new(),
             publishing: AtomicBool::new(false),
             published: Default::default(),
+            prepared: PreparedLatches::default(),
         };
         match store.transactions.is_leading() {
             true => store.lead()?,
@@ -121,6 +124,7 @@ impl Store {
         if self.with_catalogue(|known| known.databases.is_empty()) {
             self.set_catalogue(catalogue);
         }
+        self.latch_prepared();
         Ok(())
     }
 

@@ -45,6 +45,12 @@ impl ActiveTransactions {
     }
 }
 
+impl Ticket {
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut positions = self.active.shards[self.shard].0.lock();

@@ -48,6 +48,7 @@ use crate::commit_waiters::{CommitWaiters, PositionReached};
 use crate::fetch::Loads;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::held_states::Past;
+use crate::prepared::{PreparedTable, TransactionId};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Pending, Result, Retention, Space};
@@ -65,6 +66,7 @@ pub(crate) struct CommitPath {
     options: Options,
     active: Arc<ActiveTransactions>,
     claims: Arc<Claims>,
+    prepared: PreparedTable,
     /// [`ConflictTable::floor`](crate::conflict::ConflictTable::floor) without the lock.
     conflict_floor: AtomicU64,
     hasher: DefaultHashBuilder,
@@ -113,6 +115,8 @@ enum Outcome {
     Logged(Arc<Term>, Position),
     /// A commit up to this position, which is in flight, came first.
     Conflict(Arc<Term>, Position),
+    /// A prepared transaction has one of the keys.
+    Prepared(TransactionId),
     /// In the log but not in the engine.
     Pending(Position),
     Failed(Error),
@@ -152,6 +156,7 @@ impl CommitPath {
             options,
             active: Arc::default(),
             claims: Arc::default(),
+            prepared: PreparedTable::default(),
             conflict_floor: AtomicU64::new(0),
             hasher: DefaultHashBuilder::default(),
             clock,
@@ -222,6 +227,10 @@ impl CommitPath {
             return self.published();
         }
         Position(self.logged.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn prepared(&self) -> &PreparedTable {
+        &self.prepared
     }
 
     pub(crate) fn register(&self) -> Ticket {
@@ -315,7 +324,7 @@ impl CommitPath {
         drop(ticket);
         match outcome {
             Outcome::Logged(term, position) => Ok(Pending::new(self.clone(), Some(term), position)),
-            Outcome::Conflict(..) => Err(Error::Conflict),
+            Outcome::Conflict(..) | Outcome::Prepared(_) => Err(Error::Conflict),
             outcome => Ok(Pending::new(self.clone(), None, self.settle(outcome)?)),
         }
     }
@@ -333,8 +342,27 @@ impl CommitPath {
             self.reserve_whole(&writes, &mut memory)?;
         }
         let request = self.request(writes, snapshot)?;
+        Ok((self.submit_request(request), memory, one_at_a_time))
+    }
+
+    /// Has a request processed that is no transaction's write set any more, and waits for its outcome.
+    pub(crate) fn submit_and_settle(&self, request: Request) -> Result<Position> {
+        self.check_open()?;
+        if let Some(space) = self.space().filter(|space| space.is_low())
+            && request.puts_anything()
+        {
+            space.changed();
+            return Err(Error::OutOfSpace { context: "only the reserve is left".into() });
+        }
+        let one_at_a_time = request.chained.then(|| self.large.lock());
+        let outcome = self.submit_request(request);
+        drop(one_at_a_time);
+        self.settle(outcome)
+    }
+
+    fn submit_request(&self, request: Request) -> Outcome {
         let weight = request.weight();
-        let outcome = self.queue.submit(request, weight, |group| {
+        self.queue.submit(request, weight, |group| {
             self.guarded(group, |group| {
                 self.release_states();
                 self.engine.wait_for_room();
@@ -344,8 +372,7 @@ impl CommitPath {
                     Err(error) => group.iter().map(|_| Outcome::Failed(again(&error))).collect(),
                 }
             })
-        });
-        Ok((outcome, memory, one_at_a_time))
+        })
     }
 
     /// Commits by a thread that holds the commit lock.
@@ -360,7 +387,7 @@ impl CommitPath {
         match self.guarded(vec![request], |group| self.process(committed, group)).pop() {
             Some(Outcome::Committed(position)) => Ok(Pending::new(self.clone(), None, position)),
             Some(Outcome::Logged(term, position)) => Ok(Pending::new(self.clone(), Some(term), position)),
-            Some(Outcome::Conflict(..)) => Err(Error::Conflict),
+            Some(Outcome::Conflict(..) | Outcome::Prepared(_)) => Err(Error::Conflict),
             Some(Outcome::Pending(position)) => Err(Error::CommittedNotApplied { position }),
             Some(Outcome::Failed(error)) => Err(error),
             None => unreachable!("one outcome per request"),
@@ -382,6 +409,10 @@ impl CommitPath {
             Outcome::Conflict(term, position) => {
                 // The same work on a new snapshot would conflict again until that commit is visible.
                 let _outcome = self.wait_committed(&term, position, None);
+                Err(Error::Conflict)
+            }
+            Outcome::Prepared(id) => {
+                self.wait_for_owner(id);
                 Err(Error::Conflict)
             }
             Outcome::Pending(position) => self.wait_applied(position),
@@ -455,7 +486,8 @@ impl CommitPath {
         let mut outcomes = Vec::with_capacity(group.len());
         for request in group {
             let position = Position(first.0 + draft.batches.len() as u64);
-            outcomes.push(match draft.check(committed, &request) {
+            outcomes.push(match draft.check(committed, &request, &self.prepared) {
+                Err(Error::Conflict) if let Some(owner) = self.owner_of(&request) => Outcome::Prepared(owner),
                 Ok(()) => {
                     let stamp = self.clock.stamp(request.notes);
                     draft.add(committed, request, position, stamp, alone);
@@ -493,6 +525,9 @@ impl CommitPath {
         assert!(last <= self.log.appended(), "{last:?} is not in the log");
 
         committed.absorb(&mut draft);
+        if let Some((special, stamp)) = draft.special.take() {
+            self.prepared.appended(special, stamp, last, self.history_window());
+        }
         if committed.rule == CommitRule::Set {
             return self.leave_in_flight(committed, draft, last);
         }

@@ -51,6 +51,12 @@ pub enum Error {
     SnapshotTooOld { time: u64 },
     #[error("the time {time:#x} has not come yet, it is {now:#x}")]
     NotYet { time: u64, now: u64 },
+    /// It was not prepared here, or has ended.
+    #[error("the transaction is not prepared")]
+    NotPrepared,
+    /// Nothing was written.
+    #[error("a transaction over several servers cannot create or drop collections or indexes")]
+    CreatesTrees,
     /// Another member did not serve what was asked of it. It may be asked again.
     #[error("another member of the set: {reason}")]
     Peer { reason: String },

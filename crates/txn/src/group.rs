@@ -13,6 +13,7 @@ use crate::commit_rule::{CommitRule, Term};
 use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
 use crate::fetch::sync::Syncing;
 use crate::ledger::{self, CounterId, LEDGER};
+use crate::prepared::{PREPARED, PreparedTable, Special};
 use crate::record;
 use crate::write_set::Changes;
 use crate::written::CounterChange;
@@ -123,6 +124,7 @@ pub(crate) struct Request {
     /// Trees that the record says are loaded.
     pub loaded: Vec<TreeId>,
     pub footprint: Footprint,
+    pub special: Special,
 }
 
 impl Request {
@@ -145,12 +147,13 @@ impl Request {
         }
         let loaded = loads.iter().map(|load| load.tree).collect();
         let footprint = Footprint::of(hasher, &ops);
-        Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), loaded, footprint })
+        let special = Special::None;
+        Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), loaded, footprint, special })
     }
 
     /// Returns the bytes that it counts in its group.
     pub(crate) fn weight(&self) -> usize {
-        if self.chained { usize::MAX } else { self.record.len() }
+        if self.chained || !matches!(self.special, Special::None) { usize::MAX } else { self.record.len() }
     }
 
     pub(crate) fn puts_anything(&self) -> bool {
@@ -159,7 +162,7 @@ impl Request {
 }
 
 /// Rejects operations that the engine would refuse: they must not reach the log.
-fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
+pub(crate) fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
     let mut trees = CheckedTrees::default();
     for op in ops {
         // Whether it exists is for the leader to say, who knows what was committed before.
@@ -191,6 +194,8 @@ pub(crate) struct Draft {
     /// Time of the last note.
     pub last_time: u64,
     pub footprints: Vec<Footprint>,
+    /// The one request that is more than its operations, with its stamp.
+    pub special: Option<(Special, u64)>,
 }
 
 impl Draft {
@@ -199,9 +204,27 @@ impl Draft {
     }
 
     /// First committer wins; every written tree exists.
-    pub(crate) fn check(&self, committed: &Committed, request: &Request) -> Result<()> {
+    pub(crate) fn check(&self, committed: &Committed, request: &Request, prepared: &PreparedTable) -> Result<()> {
         self.check_trees(committed, &request.ops, &request.loaded)?;
-        let conflicts = request.snapshot < committed.conflicts.floor()
+        let is_locked = match &request.special {
+            Special::None => prepared.has_any(&request.footprint, &request.ops),
+            Special::Decide(..) => {
+                self.check_trees(committed, &[], &[PREPARED])?;
+                prepared.has_any(&request.footprint, &request.ops)
+            }
+            Special::Settle(settling) if prepared.has(&settling.id) => false,
+            Special::Settle(_) => return Err(Error::NotPrepared),
+            Special::Prepare(preparing) => {
+                let (footprint, ops) = (&preparing.footprint, &preparing.ops);
+                self.check_trees(committed, ops, &[])?;
+                prepared.has(&preparing.id)
+                    || prepared.has_any(footprint, ops)
+                    || committed.conflicts.conflicts(request.snapshot, footprint, ops)
+                    || self.footprint.conflicts(footprint, ops, &self.batches)
+            }
+        };
+        let conflicts = is_locked
+            || request.snapshot < committed.conflicts.floor()
             || committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
             || self.footprint.conflicts(&request.footprint, &request.ops, &self.batches);
         if conflicts { Err(Error::Conflict) } else { Ok(()) }
@@ -226,7 +249,7 @@ impl Draft {
         stamp: Stamp,
         alone: bool,
     ) {
-        let Request { mut ops, counters, mut record, footprint, chained, notes, .. } = request;
+        let Request { mut ops, counters, mut record, footprint, chained, notes, special, .. } = request;
         assert!(!chained || (alone && self.batches.is_empty()), "a chain is alone in its group");
         let previous = self.batches.last().map(|last| last.position);
         assert!(previous.is_none_or(|previous| previous.next() == position), "I2: {position} follows {previous:?}");
@@ -243,6 +266,14 @@ impl Draft {
             };
             self.counters.insert(id, after);
             ops.push(after.map_or_else(|| ledger::delete_counter(id), |value| ledger::put_counter(id, value)));
+        }
+        if let Special::Decide(key, about) = &special {
+            let value = stamp.time.to_le_bytes().iter().chain(about).copied().collect();
+            ops.push(Op::Put { tree: PREPARED, key: key.clone(), value });
+        }
+        if !matches!(special, Special::None) {
+            assert!(self.special.is_none(), "such a request is alone in its group");
+            self.special = Some((special, stamp.time));
         }
         let trees_before = self.created.len();
         for op in &ops {

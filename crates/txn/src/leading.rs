@@ -211,6 +211,7 @@ impl CommitPath {
         committed.trees.clear();
         committed.matched = applied;
         self.set_logged(applied);
+        self.prepared().clear();
         committed.lead = Lead::Other(Applier::new(self.log(), applied));
         self.interrupt();
     }
@@ -262,6 +263,7 @@ impl CommitPath {
         }
         committed.conflicts = ConflictTable::from(noop);
         committed.applied_time = committed.last_time;
+        self.load_prepared()?;
         committed.lead = Lead::Own(term.clone());
         self.begin_at(noop, committed.next_tree);
         if is_new {

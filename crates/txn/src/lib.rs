@@ -24,6 +24,7 @@
 //! | `fetch/` | trees that members fetch from each other: loads, initial sync |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `aside.rs` | views of idle cursors, which the writer may release |
+//! | `prepared.rs` | transactions over several servers: what is prepared here, decisions, states at one time |
 //! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
 //! | `history.rs`, `commit_waiters.rs` | reading the log as a history, from a time on; waiting for more of it |
 //! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those split across several, and their stamps |
@@ -72,6 +73,7 @@ mod merged_cursor;
 mod options;
 mod overlay;
 mod past;
+mod prepared;
 mod queue;
 mod read_view;
 pub mod record;
@@ -102,6 +104,7 @@ pub use follower::Follower;
 pub use history::History;
 pub use ledger::{CounterId, FIXED_TREES, tree_options};
 pub use options::{Opening, Options, Retention};
+pub use prepared::{Decision, PreparedInfo, TransactionId};
 pub use read_view::ReadView;
 pub use recovery::trees_of;
 pub use scratch::ScratchDirectory;

@@ -135,12 +135,19 @@ impl CommitPath {
         Ok(present.expect("no time is younger than the greatest"))
     }
 
-    /// The state after all commits up to `time`.
+    /// The state after all commits up to `time`, of which some may have got a later stamp here.
     pub(crate) fn view_at(&self, time: u64) -> Result<ReadView> {
         let now = self.clock().last();
         if time > now {
             return Err(Error::NotYet { time, now });
         }
+        self.wait_decided(time)?;
+        let view = self.logged_view_at(time)?;
+        self.with_late(view, time)
+    }
+
+    /// The state that the records with stamps up to `time` make.
+    fn logged_view_at(&self, time: u64) -> Result<ReadView> {
         // All commits that are not made yet will be later than `now`, hence than `time`.
         if let Some((view, _)) = self.present(true, time)? {
             return Ok(view);
@@ -191,7 +198,7 @@ impl CommitPath {
 }
 
 /// Adds the effect of an operation to `written`, as an engine applies it.
-fn overlay_op(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
+pub(crate) fn overlay_op(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
     match op {
         Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(Some(value.into())))),
         Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(None))),

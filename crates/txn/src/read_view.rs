@@ -8,6 +8,7 @@ use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
 use crate::ledger::LEDGER;
 use crate::overlay::Overlay;
+use crate::prepared::LaidOver;
 use crate::written::Written;
 use crate::{CounterId, Result, View, ledger};
 
@@ -35,6 +36,18 @@ impl ReadView {
     /// With all that was committed after the snapshot up to a position.
     pub(crate) fn replayed(snapshot: Arc<dyn Snapshot>, written: Written, position: Position) -> ReadView {
         ReadView { snapshot, position, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
+    }
+
+    pub(crate) fn into_parts(self) -> (Arc<dyn Snapshot>, Written) {
+        (self.snapshot, self.frozen.map(Arc::unwrap_or_clone).unwrap_or_default())
+    }
+
+    /// Returns the state as one snapshot.
+    pub(crate) fn into_snapshot(self) -> Arc<dyn Snapshot> {
+        if self.frozen.is_none() && self.position == self.snapshot.position() {
+            return self.snapshot;
+        }
+        Arc::new(LaidOver(self))
     }
 
     /// Releases the rows and keeps the position, for readers that have all they need: a snapshot that is held takes space, in some

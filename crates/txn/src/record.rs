@@ -55,7 +55,7 @@ const DELETE_TO_END: u8 = 6;
 const UPDATE: u8 = 7;
 const LOADED: u8 = 8;
 
-fn push_varint(out: &mut Vec<u8>, mut n: u64) {
+pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
         n >>= 7;
@@ -63,7 +63,7 @@ fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         Ok(Some(Load { tree, rows, checksum }))
     }
 
-    fn bytes(&mut self) -> Decoded<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Decoded<&'a [u8]> {
         let len = usize::try_from(self.varint()?).map_err(|_| "a length exceeds the address space")?;
         self.0.bytes(len).ok_or("a length exceeds the record")
     }

@@ -56,6 +56,9 @@ pub(crate) fn open(opening: Opening, log: Arc<Log>, engine: Arc<dyn Engine>, opt
         let ticket = path.register();
         path.commit(writes, Position::ZERO, ticket)?;
     }
+    if opening == Opening::Own {
+        path.load_prepared()?;
+    }
     path.hold_state();
     Ok(path)
 }

@@ -15,13 +15,19 @@ use crate::{Error, Result};
 
 impl CommitPath {
     /// Claims a key for an open transaction.
-    pub(crate) fn claim(&self, own: &mut OwnClaims, snapshot: &dyn Snapshot, tree: TreeId, key: &[u8]) -> Result<()> {
+    pub(crate) fn claim(
+        &self,
+        own: &mut OwnClaims,
+        (snapshot, compares): (&dyn Snapshot, bool),
+        tree: TreeId,
+        key: &[u8],
+    ) -> Result<()> {
         let hash = hash_of(self.hasher(), tree, key);
         // Claimed first: by now the table has the writes of any earlier owner.
         if !own.claim(hash) {
             return Err(Error::Conflict);
         }
-        let since = match snapshot.position() >= self.conflict_floor() {
+        let since = match snapshot.position() >= self.conflict_floor() && !compares {
             true => snapshot.position(),
             false => {
                 self.require_same_term(snapshot)?;
@@ -31,8 +37,9 @@ impl CommitPath {
             }
         };
         let committed = self.lock();
-        let conflicts =
-            since < committed.conflicts.floor() || committed.conflicts.conflicts_with_key(since, hash, tree, key);
+        let conflicts = self.prepared().has_key(hash)
+            || since < committed.conflicts.floor()
+            || committed.conflicts.conflicts_with_key(since, hash, tree, key);
         if conflicts { Err(Error::Conflict) } else { Ok(()) }
     }
 
@@ -41,9 +48,11 @@ impl CommitPath {
         if snapshot.position() < self.term_floor() { Err(Error::Conflict) } else { Ok(()) }
     }
 
-    /// The position from which on the conflict table is to be asked for these writes.
-    pub(crate) fn caught_up(&self, snapshot: &dyn Snapshot, writes: &WriteSet) -> Result<Position> {
-        if snapshot.position() >= self.conflict_floor() || writes.is_empty() {
+    /// The position from which on the conflict table is to be asked for these writes. `compares`: it may have forgotten what came after the
+    /// snapshot.
+    pub(crate) fn caught_up(&self, snapshot: &dyn Snapshot, writes: &WriteSet, compares: bool) -> Result<Position> {
+        let is_known = snapshot.position() >= self.conflict_floor() && !compares;
+        if is_known || writes.is_empty() {
             return Ok(snapshot.position());
         }
         self.require_same_term(snapshot)?;

@@ -33,6 +33,8 @@ pub struct Transaction {
     statement: Option<i32>,
     /// The history does not show its changes.
     hidden: bool,
+    /// The conflict table may have forgotten commits after the snapshot.
+    compares: bool,
 }
 
 impl Transaction {
@@ -47,7 +49,27 @@ impl Transaction {
             claims: None,
             statement: None,
             hidden: false,
+            compares: false,
         })
+    }
+
+    pub(crate) fn begin_open_at(path: Arc<CommitPath>, time: u64) -> Result<Transaction> {
+        let ticket = path.register();
+        path.seal(time)?;
+        let snapshot = path.view_at(time)?.into_snapshot();
+        let claims = Some(path.open_claims());
+        let compares = snapshot.position() < ticket.position();
+        let writes = WriteSet::default();
+        Ok(Transaction { path, snapshot, writes, ticket, claims, statement: None, hidden: false, compares })
+    }
+
+    /// Returns path, snapshot (and whether rows are to be compared with it), writes, ticket and claims.
+    #[expect(clippy::type_complexity, reason = "taken apart at once")]
+    pub(crate) fn into_parts(
+        self,
+    ) -> (Arc<CommitPath>, (Arc<dyn Snapshot>, bool), WriteSet, Ticket, Option<OwnClaims>) {
+        let Transaction { path, snapshot, writes, ticket, claims, compares, .. } = self;
+        (path, (snapshot, compares), writes, ticket, claims)
     }
 
     pub(crate) fn begin_open(path: Arc<CommitPath>) -> Result<Transaction> {
@@ -72,7 +94,7 @@ impl Transaction {
     pub fn claim(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         match &mut self.claims {
             None => Ok(()),
-            Some(claims) => self.path.claim(claims, &*self.snapshot, tree, key),
+            Some(claims) => self.path.claim(claims, (&*self.snapshot, self.compares), tree, key),
         }
     }
 
@@ -229,8 +251,8 @@ impl Transaction {
     /// Errors: see [`Error`]; only `Poisoned` and `CommittedNotApplied` may leave the writes behind.
     pub fn commit(self, durability: Durability) -> Result<Position> {
         // claims are released when the outcome is known
-        let Transaction { path, snapshot, writes, ticket, claims: _claims, .. } = self;
-        let position = path.caught_up(&*snapshot, &writes)?;
+        let Transaction { path, snapshot, writes, ticket, claims: _claims, compares, .. } = self;
+        let position = path.caught_up(&*snapshot, &writes, compares)?;
         drop(snapshot);
         let position = if writes.is_empty() { position } else { path.commit(writes, position, ticket)? };
         path.reach(position, durability)?;
@@ -240,8 +262,8 @@ impl Transaction {
     /// Has the commit logged, without waiting for the other members of the set; without a set it is the same as a commit that is
     /// [`Durability::Applied`].
     pub fn commit_begin(self) -> Result<Pending> {
-        let Transaction { path, snapshot, writes, ticket, claims: _claims, .. } = self;
-        let position = path.caught_up(&*snapshot, &writes)?;
+        let Transaction { path, snapshot, writes, ticket, claims: _claims, compares, .. } = self;
+        let position = path.caught_up(&*snapshot, &writes, compares)?;
         drop(snapshot);
         if writes.is_empty() {
             Ok(Pending::new(path, None, position))

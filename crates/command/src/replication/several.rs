@@ -476,6 +476,7 @@ impl Commands {
         self.database.store.break_off_builds();
         // Another member changes the rows of sessions from now on.
         self.sessions.forget_terms();
+        self.database.store.forget_prepared();
     }
 }
 

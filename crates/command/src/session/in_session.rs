@@ -4,6 +4,7 @@
 use arbor_base::Position;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::CommandInfo;
+use arbor_protocol::cluster_time::timestamp;
 use arbor_protocol::generic::Generic;
 use arbor_protocol::log::now_ms;
 use arbor_protocol::request::Numbered;
@@ -13,6 +14,7 @@ use arbor_store::OpenTransaction;
 use arbor_txn::{Durability, Error as TxnError};
 
 use super::statements::{Numbers, Statements};
+use super::two_phase::{self, Part};
 use super::{CONNECTION, SessionId};
 use crate::connection::Bound;
 use crate::{Commands, Connection, Error, Result};
@@ -25,6 +27,7 @@ pub(crate) struct InSession<'s> {
     out: CheckedOut<'s, Work>,
     numbers: Numbers,
     post_image: bool,
+    part: Part,
 }
 
 impl<'s> InSession<'s> {
@@ -55,7 +58,7 @@ impl<'s> InSession<'s> {
             out => out?,
         };
         let post_image = matches!(body.get("new"), Some(ValueRef::Bool(true) | ValueRef::Int32(1)));
-        let mut entered = InSession { server, out, numbers, post_image };
+        let mut entered = InSession { server, out, numbers, post_image, part: Part::of(info, body)? };
         if numbered.intent == Intent::Begin {
             entered.begin(connection, body)?;
         }
@@ -72,13 +75,18 @@ impl<'s> InSession<'s> {
         let bound = Bound::new();
         let numbered = Numbered { number: bound.number, intent: Intent::Begin };
         let out = check_out(server, bound.session, numbered, interrupt)?;
-        InSession { server, out, numbers: Numbers::From(0), post_image: false }.begin(connection, body)?;
+        InSession { server, out, numbers: Numbers::From(0), post_image: false, part: Part::Whole }
+            .begin(connection, body)?;
         Ok(bound)
     }
 
     fn begin(&mut self, connection: &Connection, body: Doc<'_>) -> Result<()> {
         self.out.make_room()?;
-        let work = OpenTransaction::begin(&self.server.database.store)?;
+        let store = &self.server.database.store;
+        let work = match two_phase::snapshot_time(body) {
+            Some(time) => OpenTransaction::begin_at(store, time)?,
+            None => OpenTransaction::begin(store)?,
+        };
         let mut about = connection.slot.describe_client();
         if let Some(concern @ ValueRef::Document(_)) = body.get("readConcern") {
             about.append("readConcern", concern);
@@ -132,11 +140,16 @@ impl<'s> InSession<'s> {
             }
             Intent::Commit => {
                 outcome?;
-                self.commit(durability, last_commit)?;
+                self.commit(durability, last_commit, reply)?;
             }
             Intent::Abort => {
                 outcome?;
                 self.out.abort();
+            }
+            Intent::Continue if let Part::Participant(coordinator) = &self.part => {
+                outcome?;
+                let coordinator = coordinator.clone();
+                self.prepare(&coordinator, reply)?;
             }
             Intent::Begin | Intent::Continue => {
                 if outcome.is_err() || has_errors(reply) {
@@ -152,17 +165,65 @@ impl<'s> InSession<'s> {
         Ok(())
     }
 
-    fn commit(&mut self, durability: Durability, last_commit: &LastCommit) -> Result<()> {
+    /// Promises to commit as the coordinator decides. The session is free from then on; the promise does not depend on it.
+    fn prepare(&mut self, coordinator: &str, reply: &mut DocBuf) -> Result<()> {
+        let number = self.out.number();
+        let aborted = || Error::from(arbor_session::Error::Aborted { number });
+        let work = self.out.take_work().ok_or_else(aborted)?;
+        if work.is_empty() {
+            self.out.abort();
+            reply.append("readOnly", true);
+            return Ok(());
+        }
+        work.with(|txn| self.out.record_commit(txn, now_ms()));
+        let id = two_phase::id_of(self.out.id(), number);
+        let about = DocBuf::new().with("coordinator", coordinator);
+        match work.prepare(id, about.as_bytes()) {
+            Ok(time) => {
+                self.out.unsettled();
+                reply.append("prepareTimestamp", timestamp(time));
+                reply.append("transaction", two_phase::binary(&id));
+                Ok(())
+            }
+            Err(error) => {
+                // what may be prepared is ended by its coordinator's decision
+                match &error {
+                    arbor_store::Error::Txn(TxnError::Unsettled { .. } | TxnError::CommittedNotApplied { .. }) => {
+                        self.out.unsettled();
+                    }
+                    _ => self.out.abort(),
+                }
+                self.kill_cursors();
+                Err(error.into())
+            }
+        }
+    }
+
+    fn commit(&mut self, durability: Durability, last_commit: &LastCommit, reply: &mut DocBuf) -> Result<()> {
+        let decides = if let Part::Coordinator(about) = &self.part { Some(about.clone()) } else { None };
+        let id = two_phase::id_of(self.out.id(), self.out.number());
         if self.out.outcome() == Outcome::WasCommitted {
+            if decides.is_some()
+                && let Some(decision) = self.server.database.transactions.decision(&id)?
+            {
+                reply.append("commitTimestamp", timestamp(decision.time));
+            }
             return Ok(self.server.database.make_durable(durability, None)?);
         }
         let number = self.out.number();
         let aborted = || Error::from(arbor_session::Error::Aborted { number });
         let work = self.out.take_work().ok_or_else(aborted)?;
-        if !work.is_empty() && self.out.id().user != CONNECTION {
+        if (!work.is_empty() || decides.is_some()) && self.out.id().user != CONNECTION {
             work.with(|txn| self.out.record_commit(txn, now_ms()));
         }
-        match work.commit(durability) {
+        let committed = match decides {
+            None => work.commit(durability),
+            Some(about) => work.commit_deciding(id, about.as_bytes()).map(|(position, time)| {
+                reply.append("commitTimestamp", timestamp(time));
+                position
+            }),
+        };
+        match committed {
             Ok(position) => {
                 last_commit.is_at(position);
                 self.out.committed();

@@ -7,11 +7,12 @@
 //! | `statements` | statements of retryable writes, and their answers as bytes |
 //! | `collections` | `config.transactions` and its like, which are views of the session journal |
 //! | `upkeep` | what is done now and then: transactions and sessions that have expired |
-//! | `upkeep` | periodic session maintenance: expiry of transactions and sessions |
+//! | `two_phase` | transactions over several shards: prepare, decision, recovery |
 pub(crate) mod collections;
 mod in_session;
 pub(crate) mod rules;
 pub(crate) mod statements;
+pub(crate) mod two_phase;
 mod upkeep;
 
 use std::time::Duration;

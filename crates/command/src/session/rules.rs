@@ -10,12 +10,16 @@ use arbor_store::Namespace;
 
 use crate::{Error, Result};
 
+/// Ends a part of a transaction over several shards, up to the decision.
+pub(crate) const PREPARE: &str = "prepareTransaction";
+
 /// Commands that run inside a transaction.
 const IN_TRANSACTION: &[&str] = &[
     "abortTransaction",
     "aggregate",
     "bulkWrite",
     "commitTransaction",
+    "coordinateCommitTransaction",
     "create",
     "createIndexes",
     "delete",
@@ -26,6 +30,7 @@ const IN_TRANSACTION: &[&str] = &[
     "getMore",
     "insert",
     "killCursors",
+    PREPARE,
     "update",
 ];
 
@@ -70,7 +75,7 @@ pub(crate) fn check(
     let ends = matches!(numbered.intent, Intent::Commit | Intent::Abort);
     check_command(info, numbered.intent)?;
     check_concerns(body, generic, numbered.intent, ends)?;
-    if ends {
+    if ends || info.name == PREPARE {
         return Ok(());
     }
     // the results of a bulkWrite are a cursor of that database
@@ -113,9 +118,6 @@ fn check_concerns(body: Doc<'_>, generic: &Generic<'_>, intent: Intent, ends: bo
     match body.get("readConcern") {
         Some(ValueRef::Document(concern)) if !concern.is_empty() && intent != Intent::Begin => {
             invalid("Only the first command in a transaction may specify a readConcern")
-        }
-        Some(ValueRef::Document(concern)) if concern.get("atClusterTime").is_some() => {
-            Err(Error::not_supported("the read concern atClusterTime of a transaction"))
         }
         Some(ValueRef::Document(concern)) => match concern.get("level") {
             None | Some(ValueRef::String("local" | "majority" | "snapshot")) => Ok(()),

@@ -11,6 +11,7 @@ mod loads;
 mod merged_cursor;
 mod open_transactions;
 mod past;
+mod prepared;
 mod set_runs;
 mod sets;
 mod spilling;

@@ -26,7 +26,7 @@ fn end(call: &mut Call<'_>, bound_answer: &str) -> Result<()> {
         call.reply.append("status", bound_answer);
         return Ok(());
     }
-    call.only(&["recoveryToken"])?;
+    call.only(&["recoveryToken", "participants"])?;
     if call.session.is_none() {
         return Err(not_inside(call));
     }
