@@ -265,9 +265,10 @@ def test_a_process_is_killed_at_a_step(cluster, routed, other, step, victim):
         other.bank.accounts.update_one({"_id": 9}, {"$inc": {"n": 1}})
 
 
-def test_the_bank_under_kills(cluster, routed, other):
-    """The sum stays the same in every snapshot, and at the end."""
-    stop, torn, audits = threading.Event(), [], [0]
+@contextlib.contextmanager
+def bank(cluster):
+    """Transfers and audits by several threads; the sum is the same in every snapshot."""
+    stop, torn, audits, committed = threading.Event(), [], [0], [0]
 
     def write(seed):
         choice = random.Random(seed)
@@ -276,6 +277,7 @@ def test_the_bank_under_kills(cluster, routed, other):
                 with contextlib.suppress(PyMongoError), client.start_session() as session:
                     with session.start_transaction(write_concern=WriteConcern("majority")):
                         transfer(client, session, *choice.sample(range(ACCOUNTS), 2))
+                    committed[0] += 1
 
     def audit():
         with cluster.routers[1].client() as client:
@@ -291,17 +293,36 @@ def test_the_bank_under_kills(cluster, routed, other):
     threads += [threading.Thread(target=audit) for _ in range(2)]
     for thread in threads:
         thread.start()
-    choice = random.Random(os.environ.get("ARBOR_SEED", "kills"))
-    deadline = time.monotonic() + float(os.environ.get("ARBOR_BANK_SECONDS", "12"))
-    while time.monotonic() < deadline:
-        time.sleep(choice.uniform(0.3, 1.5))
-        shard = choice.choice(cluster.shards)
-        shard.kill()
-        shard.start()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    print("audits", audits[0])
-    assert not torn and audits[0] > 10
+    try:
+        yield time.monotonic() + float(os.environ.get("ARBOR_BANK_SECONDS", "12"))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    print("audits", audits[0], "transfers", committed[0])
+    assert not torn and audits[0] > 10 and committed[0] > 10
     until(lambda: left(cluster) == 0)
+
+
+def test_the_bank_under_kills(cluster, routed, other):
+    choice = random.Random(os.environ.get("ARBOR_SEED", "kills"))
+    with bank(cluster) as deadline:
+        while time.monotonic() < deadline:
+            time.sleep(choice.uniform(0.3, 1.5))
+            shard = choice.choice(cluster.shards)
+            shard.kill()
+            shard.start()
     assert total(routed) == ACCOUNTS * EACH
+
+
+def test_the_bank_while_chunks_move(cluster, routed, other):
+    moves = 0
+    with bank(cluster) as deadline:
+        while time.monotonic() < deadline:
+            for account in (0, 9, 20):
+                target = random.choice(["s0", "s1", "s2"])
+                with contextlib.suppress(PyMongoError):
+                    routed.admin.command("moveChunk", "bank.accounts", find={"_id": account}, to=target)
+                    moves += 1
+    print("moves", moves)
+    assert moves > 2 and total(routed) == ACCOUNTS * EACH
