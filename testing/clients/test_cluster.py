@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pymongo
@@ -60,7 +61,7 @@ def uri_of(directory, process):
 
 @pytest.fixture
 def cluster(tmp_path):
-    begun, port = [], free_ports(4)
+    begun, port = [], free_ports(10)
 
     def start(members, *options):
         begun.append(begin(tmp_path, members, port, *options))
@@ -148,3 +149,22 @@ def test_shards_behind_a_router(cluster, tmp_path):
     process, uri = cluster(1, "--shards", "2")
     with pymongo.MongoClient(uri, serverSelectionTimeoutMS=20000) as client:
         assert client.test.trees.count_documents({}) == 100
+
+
+def test_shards_of_three_members(cluster, tmp_path):
+    """Writes of the shards wait for messages of their members: no command may hold the threads that read those."""
+    process, uri = cluster(3, "--shards", "2")
+    assert len(children(process.pid)) == 10
+    with pymongo.MongoClient(uri, serverSelectionTimeoutMS=20000) as client:
+        client.admin.command("shardCollection", "test.trees", key={"_id": "hashed"})
+        client.test.trees.insert_many([{"_id": n} for n in range(100)])
+        # reads by `_id` go on while the version of the collection changes
+        chunk = client.config.chunks.find_one({"shard": "s0"})
+        moved = threading.Thread(target=lambda: client.admin.command("moveRange", "test.trees", min=chunk["min"], toShard="s1"))
+        moved.start()
+        while moved.is_alive():
+            assert client.test.trees.find_one({"_id": random.randrange(100)}) is not None
+        moved.join()
+        assert client.test.trees.count_documents({}) == 100
+        client.test.trees.drop()
+        assert client.test.trees.count_documents({}) == 0

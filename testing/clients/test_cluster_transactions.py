@@ -129,7 +129,7 @@ def test_conflicts_abort_all_parts(cluster, routed, other):
         assert caught.value.code == 251
         one.commit_transaction()
     assert [balance(routed, n) for n in (0, 1, 9)] == [EACH - 1, EACH, EACH + 1]
-    # a write that meets the promise of another transaction waits for its end
+    # a write that finds the promise of another transaction waits for its end
     other.bank.accounts.update_one({"_id": 9}, {"$inc": {"n": 1}})
     assert balance(routed, 9) == EACH + 2
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import shutil
+import time
 
 import pymongo
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure, WTimeoutError
 
 from arbor_process import Members
-from test_members import direct, in_sync, initiated, primary_of, status, until
+from test_members import SECONDARY, direct, in_sync, initiated, primary_of, status, until
 
 LIMIT_S = 60
 
@@ -129,3 +130,46 @@ def test_force_does_not_lose_what_was_acknowledged(tmp_path):
         third.start()
         until(lambda: primary_of(members), LIMIT_S, "a primary")
         assert client.db.c.find_one({"_id": 1}) is not None
+
+
+def test_a_delayed_member_shows_what_is_old_enough(tmp_path):
+    delay = 5
+    with Members(tmp_path) as members:
+        first, second, delayed = members.members
+        config = members.config()
+        config["members"][2] |= {"priority": 0, "hidden": True, "secondaryDelaySecs": delay}
+        with direct(first) as one:
+            one.admin.command("replSetInitiate", config)
+        with direct(delayed) as there, pymongo.MongoClient(members.uri, serverSelectionTimeoutMS=20_000) as client:
+            client.db.c.insert_one({"_id": 0})
+            in_sync(client, 2)
+            hidden = until(lambda: there.admin.command("hello"))
+            assert hidden["hidden"] and hidden["passive"] and hidden["secondaryDelaySecs"] == delay
+            assert f"127.0.0.1:{delayed.port}" not in hidden["hosts"]
+            shown = there.db.get_collection("c", read_preference=SECONDARY)
+            until(lambda: shown.count_documents({}) == 1, LIMIT_S, "the first document on the delayed member")
+
+            # it has the record on its disk, which counts, and shows it later
+            every = client.db.get_collection("c", write_concern=pymongo.WriteConcern(3, wtimeout=LIMIT_S * 1000))
+            written = time.time()
+            every.insert_one({"_id": 1})
+            # a restart shows nothing early
+            delayed.stop()
+            delayed.start()
+            until(lambda: shown.count_documents({}) == 1, 4, "the state of before")
+            if time.time() < written + delay - 1:
+                assert shown.find_one({"_id": 1}) is None
+            until(lambda: shown.count_documents({}) == 2, LIMIT_S, "the second document on the delayed member")
+            assert time.time() >= written + delay - 1
+            own = next(member for member in status(client)["members"] if member["_id"] == 2)
+            assert own["stateStr"] == "SECONDARY" and own["health"] == 1
+            assert f"127.0.0.1:{delayed.port}" not in status(client)["arbor"]["inSync"]
+
+            # without the delay it shows all at once, and may be in sync
+            client.db.c.insert_one({"_id": 2})
+            assert shown.find_one({"_id": 2}) is None
+            config = config_of(client)
+            config["members"][2] |= {"secondaryDelaySecs": 0, "hidden": False}
+            client.admin.command("replSetReconfig", config)
+            until(lambda: shown.count_documents({}) == 3, 4, "everything without a delay")
+            in_sync(client, 3)

@@ -80,6 +80,27 @@ def bank(total, sums):
     return [f"{len(wrong)} of {len(sums)} sums of all accounts are not {total}, as {wrong[0]}"] if wrong else []
 
 
+def unique(winners, found):
+    """Of the inserts of one value into a unique index, one is acknowledged at most, and that one is there. `winners`: value and document of
+    each that was; `found`: of each that is there."""
+    counts, there = collections.Counter(value for value, _ in winners), dict(found)
+    twice = [value for value, count in counts.items() if count > 1]
+    problems = [f"{len(twice)} values of a unique index were given to two clients, as {twice[:3]}"] if twice else []
+    if len(there) < len(found):
+        problems.append("a value of a unique index is there twice")
+    lost = [(value, document) for value, document in winners if there.get(value) != document]
+    return problems + ([f"{len(lost)} winners of a unique index are not there, as {lost[:3]}"] if lost else [])
+
+
+def jobs(taken, found):
+    """A job is taken by one worker. `taken`: job and worker, as acknowledged; `found`: the worker of each job in the end."""
+    counts = collections.Counter(job for job, _ in taken)
+    twice = [job for job, count in counts.items() if count > 1]
+    problems = [f"{len(twice)} jobs were given to two workers, as {twice[:3]}"] if twice else []
+    lost = [(job, worker) for job, worker in taken if found.get(job) != worker]
+    return problems + ([f"{len(lost)} jobs are not of the worker that took them, as {lost[:3]}"] if lost else [])
+
+
 def stream(acknowledged, events):
     """A change stream shows every acknowledged insert once, and those of one client in its order. Keys are (client, number)."""
     counts = collections.Counter(events)

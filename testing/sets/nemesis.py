@@ -38,7 +38,8 @@ class Faults:
         self.set, self.random = of_set, rng
 
     def names(self):
-        plain = ["kill_primary", "kill_secondary", "pause_primary", "pause_secondary", "step_down", "step_down_storm", "etcd_paused", "etcd_killed", "rolling_restart"]
+        plain = ["kill_primary", "kill_secondary", "pause_primary", "pause_secondary", "step_down", "step_down_storm", "etcd_paused", "etcd_killed", "rolling_restart",
+                 "replace_secondary", "reconfigure"]
         if len(self.set.members) == 1:
             return ["kill_primary", "pause_primary"]
         return plain + (["isolate_primary", "isolate_secondary", "one_way", "ring"] if self.set.network else [])
@@ -108,6 +109,20 @@ class Faults:
         member.empty()
         self.wait()
         member.start()
+
+    def reconfigure(self):
+        """The priorities change, and with them the primary."""
+        primary = self.set.wait_for_primary()
+        config = primary.command("replSetGetConfig")["config"]
+        favoured = self.random.randrange(len(config["members"]))
+        config["version"] += 1
+        for member in config["members"]:
+            member["priority"] = 2 if member["_id"] == favoured else 1
+        try:
+            primary.command("replSetReconfig", config, timeout_ms=30_000)
+        except PyMongoError as error:
+            print(f"  reconfigure: {error}")
+        self.wait()
 
     def cut(self, pairs):
         for one, other in pairs:

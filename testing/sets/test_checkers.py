@@ -3,7 +3,7 @@
 import math
 import unittest
 
-from checkers import Operation, bank, counter, inserts, register, stream
+from checkers import Operation, bank, counter, inserts, jobs, register, stream, unique
 
 
 def write(value, begin, end):
@@ -68,6 +68,23 @@ class Others(unittest.TestCase):
         self.assertEqual(len(stream([(0, 0), (0, 1)], [(0, 1)])), 1)
         self.assertEqual(len(stream([(0, 0), (0, 1)], [(0, 1), (0, 0)])), 1)
         self.assertTrue(stream([(0, 0)], [(0, 0), (0, 0)]))
+
+
+class Races(unittest.TestCase):
+    def test_unique(self):
+        self.assertEqual(unique([(1, "a"), (2, "b")], [(1, "a"), (2, "b"), (3, "of unknown outcome")]), [])
+        for winners, found in (
+            ([(1, "a"), (1, "b")], [(1, "a")]),
+            ([(1, "a")], [(1, "a"), (1, "b")]),
+            ([(1, "a")], []),
+            ([(1, "a")], [(1, "b")]),
+        ):
+            self.assertTrue(unique(winners, found), (winners, found))
+
+    def test_jobs(self):
+        self.assertEqual(jobs([(1, "a")], {1: "a", 2: None, 3: "of unknown outcome"}), [])
+        for taken, found in (([(1, "a"), (1, "b")], {1: "b"}), ([(1, "a")], {1: None}), ([(1, "a")], {})):
+            self.assertTrue(jobs(taken, found), (taken, found))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """What clients do while members fail. Each workload notes what it was promised; `problems` compares that with what is there in the end."""
 
 import math
+import pathlib
 import random
+import sys
 import threading
 import time
 
@@ -9,13 +11,18 @@ import pymongo
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
 
-import checkers
-from checkers import Operation
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "histories"))
+
+import checkers  # noqa: E402
+from checkers import Operation  # noqa: E402
+from checker import History, Transaction  # noqa: E402
 
 # An operation that takes longer has an unknown outcome for its client.
 CLIENT_MS = {"serverSelectionTimeoutMS": 5000, "connectTimeoutMS": 1000, "socketTimeoutMS": 4000, "heartbeatFrequencyMS": 500}
 ACCOUNTS, BALANCE, REGISTERS = 8, 10, 3
+LISTS, APPENDS_EACH = 4, 50
 PAUSE = 0.005
 
 
@@ -159,6 +166,97 @@ class Increments(Workload):
             raise
 
 
+class Unique(Workload):
+    """Clients insert the same values into a unique index at the same time: one of them gets each."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.winners = []
+
+    @staticmethod
+    def prepare(database):
+        database.unique.create_index("value", unique=True)
+
+    def once(self):
+        value, document = self.attempts, f"{self.number}/{self.attempts}"
+        try:
+            self.database.unique.insert_one({"_id": document, "value": value})
+        except DuplicateKeyError as error:
+            # by its own first attempt, whose reply was lost, or by another client
+            if "_id_" not in str(error):
+                return
+        self.winners.append((value, document))
+
+
+class Jobs(Workload):
+    """A queue: jobs are put there by one client and taken by others, each by one of them."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.taken = []
+
+    def once(self):
+        jobs = self.database.jobs
+        if self.number == 0:
+            jobs.insert_one({"_id": self.attempts, "worker": None})
+            return
+        worker = f"{self.number}/{self.attempts}"
+        job = jobs.find_one_and_update({"worker": None}, {"$set": {"worker": worker}}, sort={"_id": 1})
+        if job is not None:
+            self.taken.append((job["_id"], worker))
+
+    @staticmethod
+    def prepare(database):
+        database.jobs.create_index("worker")
+
+
+class Appends(Workload):
+    """Transactions that append to lists and read them, for the check of snapshot isolation (testing/histories/checker.py)."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.history = []
+
+    def once(self):
+        done = Transaction([], "unknown", time.monotonic(), name=f"{self.number}.{self.attempts}")
+        self.history.append(done)
+        with self.client.start_session() as session:
+            session.start_transaction(read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority"), max_commit_time_ms=3000)
+            try:
+                for at in range(self.random.randint(1, 4)):
+                    self.operation(session, done, at)
+            except PyMongoError:
+                done.outcome = "aborted"
+                raise
+            try:
+                session.commit_transaction()
+                done.outcome = "committed"
+            except PyMongoError as error:
+                if error.has_error_label("TransientTransactionError"):
+                    done.outcome = "aborted"
+                raise
+            finally:
+                done.ended = time.monotonic()
+
+    def operation(self, session, done, at):
+        # other lists after a while, so that none grows without limit
+        of = f"{self.attempts // APPENDS_EACH}-{self.random.randrange(LISTS)}"
+        if self.random.random() < 0.5:
+            value = (self.number + 1) * 10_000_000 + self.attempts * 10 + at
+            done.ops.append(("append", of, value))
+            self.database.lists.update_one({"_id": of}, {"$push": {"values": value}}, upsert=True, session=session)
+        else:
+            found = self.database.lists.find_one({"_id": of}, session=session)
+            done.ops.append(("read", of, found["values"] if found else []))
+
+    @staticmethod
+    def problems(clients, database):
+        found = {doc["_id"]: doc["values"] for doc in database.lists.find()}
+        last = Transaction([("read", of, values) for of, values in found.items()], "committed", time.monotonic(), name="end")
+        anomalies = History([done for one in clients for done in one.history] + [last]).check()
+        return [f"lists: {anomaly.kind}: {anomaly.text[:300]}" for anomaly in anomalies[:5]]
+
+
 class Causal(Workload):
     """A client reads on any member what it has just written."""
 
@@ -208,7 +306,8 @@ class Stream(Workload):
                 time.sleep(0.2)
 
 
-ALL = {"inserts": (Inserts, 2), "registers": (Registers, 3), "bank": (Bank, 2), "increments": (Increments, 2), "causal": (Causal, 1), "stream": (Stream, 1)}
+ALL = {"inserts": (Inserts, 2), "registers": (Registers, 3), "bank": (Bank, 2), "increments": (Increments, 2), "causal": (Causal, 1), "unique": (Unique, 2),
+       "jobs": (Jobs, 3), "appends": (Appends, 3), "stream": (Stream, 1)}
 
 
 class Clients:
@@ -247,7 +346,9 @@ class Clients:
         return sum(one.attempts for one in self.workloads), sum(one.done for one in self.workloads)
 
     def acknowledged(self):
-        return sum(len(one.acknowledged) for one in self.of(Inserts)) + sum(one.acknowledged for one in self.of(Increments))
+        counts = [len(one.acknowledged) for one in self.of(Inserts)] + [one.acknowledged for one in self.of(Increments)]
+        counts += [len(one.winners) for one in self.of(Unique)] + [len(one.taken) for one in self.of(Jobs)]
+        return sum(counts) + sum(done.outcome == "committed" for one in self.of(Appends) for done in one.history)
 
     def problems(self):
         """Compares with the set, which is whole and quiet."""
@@ -273,6 +374,11 @@ class Clients:
                     value = database.registers.find_one({"_id": key})["value"]
                     now = time.monotonic()
                     found += [f"register {key}: {text}" for text in checkers.register([*history, Operation("read", None, value, now, now)])]
+            winners = [winner for one in self.of(Unique) for winner in one.winners]
+            found += checkers.unique(winners, [(doc["value"], doc["_id"]) for doc in database.unique.find()])
+            taken = [job for one in self.of(Jobs) for job in one.taken]
+            found += checkers.jobs(taken, {doc["_id"]: doc["worker"] for doc in database.jobs.find()})
+            found += Appends.problems(self.of(Appends), database)
             for one in self.of(Stream):
                 found += checkers.stream(acknowledged, one.events)
             for one in self.of(Causal):

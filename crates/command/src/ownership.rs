@@ -2,7 +2,7 @@
 //! version of a request. A request without one, of a client that is connected directly, is not checked.
 //!
 //! O1: a version is set while no request of its namespace runs, so a request that has passed the check runs under that version to its
-//! end. O2: what is known is rows of `config.cache.ownership`, so a restart or another primary of the shard checks the same.
+//! end; while its row replicates, requests are refused as of a change under way. O2: what is known is rows of `config.cache.ownership`, so a restart or another primary of the shard checks the same.
 //! O3: a chunk move sets a version while readers of the one before may still run: they see what the shard had when they began, and
 //! nothing of it is deleted before they end. Writers of the range have ended by then (`moves`). O4: a snapshot of before a range
 //! arrived is not read under a version with the range: it would miss the range's documents.
@@ -170,6 +170,14 @@ impl Ownership {
         let at = self.hasher.hash_one(name) as usize % STRIPES;
         assert!(at < self.gates.len(), "there is a gate for each stripe");
         self.gates.get(at).unwrap_or_else(|| unreachable!("checked above"))
+    }
+
+    fn set(&self, name: &str, state: Option<Known>) {
+        let mut known = self.known.write();
+        match state {
+            Some(state) => known.insert(name.to_owned(), state),
+            None => known.remove(name),
+        };
     }
 
     /// Checks the versions of a request. A write of a range that is about to leave waits until it has left, or stays. Errors: the
@@ -379,35 +387,27 @@ impl Commands {
         }
         let _changing = ownership.changing.lock();
         let before = ownership.known.read().get(name).cloned();
-        let moved = match (&before, &known) {
+        // requests of before may continue
+        let passes = match (&before, &known) {
+            (None, None) => true,
             (Some(Known::Collection(old)), Some(Known::Collection(new))) => old.placement.epoch == new.placement.epoch,
+            (Some(Known::Database(old)), Some(Known::Database(new))) => old.as_bytes() == new.as_bytes(),
             _ => false,
         };
-        let gate = if moved { None } else { ownership.gate(name).try_write_for(PATIENCE) };
-        if gate.is_none() && !moved {
-            let text = format!("requests on {name} did not end in time");
-            return Err(Error::new(Code::LOCK_TIMEOUT, text));
+        if !passes {
+            // requests that come from now on are refused; the gate is not held while the rows replicate, for which others may need the
+            // threads that would wait at it
+            let Some(_gate) = ownership.gate(name).try_write_for(PATIENCE) else {
+                let text = format!("requests on {name} did not end in time");
+                return Err(Error::new(Code::LOCK_TIMEOUT, text));
+            };
+            ownership.set(name, Some(Known::Blocked));
         }
-        if state == "none" {
-            self.forget_ranges(name)?;
-        }
-        let has_arrived = self.settle_ranges(name, kept, dropped)?;
-        self.persist(&rows()?, row.as_doc())?;
-        self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
-        match known {
-            Some(Known::Collection(placed)) => {
-                let owned = self.owned_filter(name)?;
-                let next = match &before {
-                    Some(Known::Collection(old)) => old.next(),
-                    _ => placed.next(),
-                };
-                let (placement, version) = (placed.placement, placed.version.clone());
-                let arrived =
-                    if has_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
-                self.publish(name, Placed { placement, version, owned, moving: None, arrived, ..next })?;
+        if let Err(error) = self.store_ownership(name, row.as_doc(), (&before, known), kept, dropped) {
+            if !passes {
+                ownership.set(name, before);
             }
-            Some(known) => drop(ownership.known.write().insert(name.to_owned(), known)),
-            None => drop(ownership.known.write().remove(name)),
+            return Err(error);
         }
         if let Some(Known::Collection(old)) = before
             && let Some(moving) = &old.moving
@@ -415,6 +415,36 @@ impl Commands {
             moving.end();
         }
         Ok(())
+    }
+
+    /// Stores what is known of a collection or database from now on, and then publishes it.
+    fn store_ownership(
+        &self,
+        name: &str,
+        row: Doc<'_>,
+        (before, known): (&Option<Known>, Option<Known>),
+        kept: &[ObjectId],
+        dropped: &[ObjectId],
+    ) -> Result<()> {
+        let ownership = self.ownership()?;
+        if known.is_none() {
+            self.forget_ranges(name)?;
+        }
+        let has_arrived = self.settle_ranges(name, kept, dropped)?;
+        self.persist(&rows()?, row)?;
+        self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
+        let Some(Known::Collection(placed)) = known else {
+            ownership.set(name, known);
+            return Ok(());
+        };
+        let owned = self.owned_filter(name)?;
+        let next = match before {
+            Some(Known::Collection(old)) => old.next(),
+            _ => placed.next(),
+        };
+        let (placement, version) = (placed.placement, placed.version.clone());
+        let arrived = if has_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
+        self.publish(name, Placed { placement, version, owned, moving: None, arrived, ..next })
     }
 }
 

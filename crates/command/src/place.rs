@@ -16,7 +16,7 @@ const BODY: usize = 16 + 4 + 1;
 /// Returns where the request in a frame may run.
 pub(crate) fn of_frame(frame: &[u8]) -> Place {
     let Some(name) = peek_command_name(frame) else { return Place::Blocking };
-    match registry::info(name).map_or(Runs::Inline, |info| info.runs) {
+    match registry::runs(name) {
         Runs::Inline => Place::Inline,
         Runs::InlineById if is_by_id(frame) => Place::Inline,
         Runs::InlineById | Runs::Blocking => Place::Blocking,
@@ -80,6 +80,9 @@ mod tests {
             (DocBuf::new().with("ping", 1i32), Place::Inline),
             (DocBuf::new().with("noSuchCommand", 1i32), Place::Inline),
             (DocBuf::new().with("insert", "c"), Place::Blocking),
+            (DocBuf::new().with("_shardsvrJoin", 1i32), Place::Blocking),
+            (DocBuf::new().with("shardCollection", "d.c"), Place::Blocking),
+            (DocBuf::new().with("_configsvrBalancerStatus", 1i32), Place::Blocking),
             (find(DocBuf::new().with("_id", 5i32)), Place::Inline),
             (find(DocBuf::new().with("_id", &in_many)), Place::Blocking),
             (find(DocBuf::new().with("_id", 5i32)).with("readConcern", &level("local")), Place::Inline),

@@ -260,6 +260,12 @@ pub(crate) fn find(name: &str) -> Option<&'static Row> {
     COMMANDS.binary_search_by(|(info, ..)| info.name.cmp(name)).ok().and_then(|index| COMMANDS.get(index))
 }
 
+/// Returns where a command runs, whichever servers have it. What no server has is refused where it was read.
+pub(crate) fn runs(name: &str) -> Runs {
+    let of_roles = || of_shards(name).or_else(|| of_routers(name)).or_else(|| of_config_servers(name));
+    find(name).or_else(of_roles).map_or(Runs::Inline, |(info, ..)| info.runs)
+}
+
 /// Returns what is known of the command of this name.
 pub(crate) fn info(name: &str) -> Option<&'static CommandInfo> {
     find(name).map(|(info, ..)| info)
@@ -268,6 +274,16 @@ pub(crate) fn info(name: &str) -> Option<&'static CommandInfo> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_write_runs_where_requests_are_read() {
+        for (info, ..) in [COMMANDS, OF_ROUTERS, OF_SHARDS, OF_CONFIG_SERVERS].into_iter().flatten() {
+            assert_eq!(runs(info.name), info.runs, "{}", info.name);
+            // in a set of several members a write waits for messages of the others
+            assert!(!info.takes_write_concern() || info.runs == Runs::Blocking, "{} writes", info.name);
+        }
+        assert_eq!(runs("nosuch"), Runs::Inline);
+    }
 
     #[test]
     fn the_table_is_sorted_and_found() {

@@ -611,6 +611,7 @@ impl Driver {
     fn take_over_agreement(&mut self, version: Version, agreement: &Agreement) {
         if let Some(config) = config_of(agreement) {
             self.hosts.store(Arc::new(hosts_of(&config)));
+            self.shared.take_delay(&config, self.own.id);
         }
         // Only for the next start: the coordinator has it.
         if self.kept.keep(version, agreement).is_ok() {

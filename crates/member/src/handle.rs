@@ -66,7 +66,8 @@ impl Handle {
     pub fn start(setup: Setup) -> std::io::Result<Arc<Handle>> {
         let Setup { set, own, agreement, transactions, member, coordinator, kept, server, timing, dialer, is_new } =
             setup;
-        let hosts = config_of(&agreement.1).map(|config| hosts_of(&config)).unwrap_or_default();
+        let config = config_of(&agreement.1);
+        let hosts = config.as_ref().map(hosts_of).unwrap_or_default();
         let hosts = Arc::new(ArcSwap::from_pointee(hosts));
         let (sender, receiver) = events();
         let wiring = Wiring { set, hosts: hosts.clone(), dialer: dialer.clone(), events: sender.clone() };
@@ -78,6 +79,7 @@ impl Handle {
             if is_new { machine.without_promises() } else { machine }
         };
         let shared = Arc::new(Shared::new(machine(0).status()));
+        config.iter().for_each(|config| shared.take_delay(config, own.id));
         let state = State::new(machine(shared.now()), end);
 
         let looks = Arc::new(AtomicBool::new(false));
@@ -104,8 +106,8 @@ impl Handle {
             threads.push(thread.stack_size(arbor_base::STATEMENT_STACK_BYTES).spawn(work)?);
             Ok(())
         };
-        let (own_transactions, own_events) = (transactions.clone(), sender.clone());
-        begin("arbor-apply", Box::new(move || helpers::apply(&own_transactions, &apply, &own_events)))?;
+        let (own_transactions, own_events, own_shared) = (transactions.clone(), sender.clone(), shared.clone());
+        begin("arbor-apply", Box::new(move || helpers::apply(&own_transactions, &apply, &own_events, &own_shared)))?;
         let (own_shared, own_events) = (shared.clone(), sender.clone());
         begin(
             "arbor-agree",

@@ -13,7 +13,7 @@ use arbor_txn::{Error, Pending, Transactions};
 use crate::event::Event;
 use crate::shown::{Server, Shared};
 
-/// A failed application is tried again after this time when there was no space.
+/// An application is tried again after this time when there was no space, or when it was too early.
 const APPLY_RETRY: Duration = Duration::from_millis(200);
 /// A change by another member shows at the latest after this time, where no message says it.
 const HINT: Duration = Duration::from_millis(500);
@@ -31,14 +31,20 @@ pub(crate) enum Role {
 
 use parking_lot::Mutex;
 
-/// Applies what is committed, up to the newest position that came.
-pub(crate) fn apply(transactions: &Transactions, work: &Receiver<Position>, events: &Sender<Event>) {
-    let (mut target, mut fits) = (Position::ZERO, true);
+/// Applies what is committed, up to the newest position that came; on a delayed member what is old enough of it.
+pub(crate) fn apply(transactions: &Transactions, work: &Receiver<Position>, events: &Sender<Event>, shared: &Shared) {
+    let (mut target, mut fits, mut is_early) = (Position::ZERO, true, false);
     loop {
-        let next = if fits { work.recv().ok() } else { work.recv_timeout(APPLY_RETRY).or_else(keep(target)).ok() };
+        let waits = is_early || !fits;
+        let next = if waits { work.recv_timeout(APPLY_RETRY).or_else(keep(target)).ok() } else { work.recv().ok() };
         let Some(next) = next else { return };
         target = work.try_iter().fold(target.max(next), Position::max);
-        let outcome = transactions.set_matched_commit_point(target);
+        let delay = Duration::from_secs(shared.delay.load(Ordering::Relaxed));
+        let outcome = match delay.is_zero() {
+            true => transactions.set_matched_commit_point(target),
+            false => transactions.set_matched_commit_point_delayed(target, delay),
+        };
+        is_early = !delay.is_zero() && matches!(outcome, Ok(reached) if reached < target);
         let now_fits = !matches!(outcome, Err(Error::OutOfSpace { .. }));
         if let Err(error) = outcome
             && now_fits

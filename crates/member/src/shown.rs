@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 use arbor_bson::DocBuf;
 use arbor_repl::isr::{Millis, Status};
-use arbor_repl::{Coordinator, Epoch, Identity, MemberId};
+use arbor_repl::{Coordinator, Epoch, Identity, MemberId, SetConfig};
 use arbor_txn::fetch::SyncProgress;
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub commit: AtomicU64,
     /// Time of the coordinator's last reply.
     pub coordinator_at: AtomicU64,
+    /// Seconds by which this member shows records later than they were written.
+    pub delay: AtomicU64,
     pub sync: Syncing,
     begun: Instant,
 }
@@ -90,9 +92,16 @@ impl Shared {
             readable_until: AtomicU64::new(0),
             commit: AtomicU64::new(0),
             coordinator_at: AtomicU64::new(0),
+            delay: AtomicU64::new(0),
             sync: Syncing::default(),
             begun: Instant::now(),
         }
+    }
+
+    pub(crate) fn take_delay(&self, config: &SetConfig, own: MemberId) {
+        let seconds =
+            config.members.iter().find(|member| member.id as u32 == own.0).map_or(0, |member| member.delay_seconds);
+        self.delay.store(seconds.unsigned_abs(), Ordering::Relaxed);
     }
 
     /// This member's own steady clock.

@@ -277,7 +277,7 @@ impl Request<'_> {
             }
         }
         if let Some(error) = failed {
-            let open: Vec<Participant> = others.iter().map(|own| Participant::clone(own)).collect();
+            let open: Vec<Participant> = others.iter().cloned().cloned().collect();
             self.abort_parts(&open, Some(coordinator));
             if let Some(id) = &id {
                 settle(&prepared, id, None, &interrupt);

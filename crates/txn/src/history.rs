@@ -2,7 +2,7 @@
 //! notes. Commits that a power failure could still undo are not shown.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_log::Reader;
@@ -113,6 +113,23 @@ impl CommitPath {
             }
         }
         Ok(Position(low))
+    }
+
+    /// Returns the last position up to `until` before which all that is visible only later was written before `delay`.
+    pub(crate) fn older_than(&self, delay: Duration, until: Position) -> Result<Position> {
+        let young = self.clock().system_ms().saturating_sub(delay.as_millis() as i64);
+        let mut end = self.published();
+        let mut reader = self.log().read(Position(end.0 + 1));
+        while end < until {
+            let Some(read) = reader.next_borrowed() else { break };
+            let (position, payload) = read.map_err(log_error)?;
+            let (stamp, _) = chain::times_of(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+            if stamp.time > 0 && stamp.wall > young {
+                break;
+            }
+            end = position;
+        }
+        Ok(end)
     }
 
     /// Position, stamp and last time of the first record or link with a stamp in the range.

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arbor_base::Position;
 
@@ -64,6 +65,14 @@ impl Transactions {
         }
         committed.matched = committed.matched.max(position);
         self.advance(&mut committed, position)
+    }
+
+    /// Like [`Transactions::set_matched_commit_point`], of a member that shows records only when they are older than `delay`. Returns how
+    /// far it got.
+    pub fn set_matched_commit_point_delayed(&self, position: Position, delay: Duration) -> Result<Position> {
+        // what a sync fetches is a later state
+        let due = if self.is_syncing() { position } else { self.path.older_than(delay, position)? };
+        self.set_matched_commit_point(due)
     }
 
     fn advance(&self, committed: &mut Committed, position: Position) -> Result<Position> {
