@@ -168,7 +168,7 @@ moves: quick setup-clients
 SECONDS ?= 120
 NEMESIS_MEMBERS ?= 3
 nemesis nemesis-report: quick setup-clients setup-etcd
-	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) \
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) --faults "$(FAULTS)" \
 	  $(if $(filter nemesis-report,$@),--report docs/RELIABILITY.md)
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 5 --control forget
 

@@ -35,8 +35,14 @@ def linearizable(operations, first):
         if (low, done, value) in known:
             continue
         known.add((low, done, value))
-        left = [at for at in range(low, count) if at not in done]
-        ends = min(operations[at].end for at in left)
+        # Those that no other one precedes: what begins later than one of them ends cannot end earlier.
+        left, ends = [], math.inf
+        for at in range(low, count):
+            if operations[at].begin > ends:
+                break
+            if at not in done:
+                left.append(at)
+                ends = min(ends, operations[at].end)
         if ends == math.inf:
             return True  # what is left may never have happened
         for at in left:

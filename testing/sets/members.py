@@ -195,13 +195,14 @@ class Set:
         raise RuntimeError(f"no primary within {wait_s} s")
 
     def wait_until_whole(self, wait_s=180):
-        """Waits until every member is primary or secondary, and all secondaries are in sync."""
+        """Waits until every member is primary or secondary, and has its etcd: without that, the next fault would be one too many."""
         until, last = time.monotonic() + wait_s, None
         while time.monotonic() < until:
             try:
                 primary = self.wait_for_primary()
                 last = [(one["name"], one["stateStr"], one.get("optimeDate")) for one in primary.command("replSetGetStatus")["members"]]
-                if len(last) == len(self.members) and sorted(state for _, state, _ in last) == ["PRIMARY"] + ["SECONDARY"] * (len(last) - 1):
+                has_etcd = len(self.members) == 1 or all(member.etcd() for member in self.members)
+                if has_etcd and len(last) == len(self.members) and sorted(state for _, state, _ in last) == ["PRIMARY"] + ["SECONDARY"] * (len(last) - 1):
                     return
             except PyMongoError as error:
                 last = error

@@ -231,7 +231,7 @@ def main():
     directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-nemesis-"))
     of_set = members.Set(directory, args.members, namespaces=not args.plain)
     result = {"date": time.strftime("%Y-%m-%d"), "seed": args.seed, "seconds": args.seconds, "members": args.members,
-              "namespaces": of_set.network is not None, "faults": [], "problems": []}
+              "namespaces": of_set.network is not None, "only": args.faults, "faults": [], "problems": []}
     keep = True
     try:
         of_set.start()

@@ -1,6 +1,7 @@
 """docs/RELIABILITY.md, from the result of a run."""
 
 import collections
+import math
 import os
 import pathlib
 import statistics
@@ -8,7 +9,7 @@ import statistics
 TEXT = """# Reliability
 
 Written by `make nemesis-report` from one run, not by hand: a set with as many members as the table says, as real processes on one machine ({where}), one fault after the other, and
-clients that work all the time. What they do and what is checked is in [testing/sets](../testing/sets/workloads.py).
+clients that work all the time: inserts, registers with compare-and-set, transfers, lists, counters, unique values, a queue of jobs, causal reads and a change stream. What they do and what is checked is in [testing/sets](../testing/sets/workloads.py).
 
     {command}
 
@@ -21,7 +22,7 @@ clients that work all the time. What they do and what is checked is in [testing/
 | acknowledged writes lost, doubled or out of order | {lost} |
 | operations, of which {failed} failed or have an unknown outcome | {attempts} |
 | faults survived | {count} |
-
+{failovers}
 Time without an acknowledged insert, as two clients saw it, by fault (a kill lasts 1.5 to 4 s until the process is started again, a pause as long):
 
 | fault | times | median | longest |
@@ -43,13 +44,28 @@ def rows(faults):
         yield f"| {name.replace('_', ' ')} | {len(times)} | {statistics.median(times):.2f} s | {max(times):.2f} s |"
 
 
+# Faults that take the primary away from its clients.
+OF_PRIMARIES = ("kill_primary", "pause_primary", "isolate_primary", "step_down", "step_down_storm", "rolling_restart")
+
+
+def failovers(result):
+    """The time without service of each fault that ended a primary; three in a storm or a rolling restart are one here."""
+    gaps = sorted(fault["gap_s"] for fault in result["faults"] if fault["fault"] in OF_PRIMARIES)
+    if result["members"] == 1 or not gaps:
+        return ""
+    at = [gaps[min(len(gaps) - 1, math.ceil(len(gaps) * share) - 1)] for share in (0.5, 0.99)]
+    return f"| faults that ended a primary | {len(gaps)} |\n| time without an acknowledged insert over these, p50 and p99 | {at[0]:.2f} s, {at[1]:.2f} s |\n"
+
+
 def write(path, result):
+    only = f" FAULTS={result['only']}" if result.get("only") else ""
     problems = "".join(f"- {text}\n" for text in result["problems"])
     where = "each in a network namespace" if result["namespaces"] else "without network namespaces, so without partitions"
     text = TEXT.format(
         **{key: result[key] for key in ("members", "date", "seed", "acknowledged_writes", "attempts")},
         where=where,
-        command=f"make nemesis-report SECONDS={result['seconds']:.0f} SEED={result['seed']}",
+        command=f"make nemesis-report SECONDS={result['seconds']:.0f} SEED={result['seed']}{only}",
+        failovers=failovers(result),
         cpus=os.cpu_count(),
         profile=pathlib.Path(os.environ["ARBOR"]).parent.name,
         lost=len(result["problems"]),

@@ -123,7 +123,16 @@ impl Gateway {
 
     /// Returns the reply to a GET of one endpoint.
     pub(crate) fn get_from(&self, endpoint: &str, path: &str) -> Result<Value, Error> {
-        match self.send(endpoint, path, None) {
+        self.one(endpoint, path, None)
+    }
+
+    /// Returns the reply of one endpoint to a request that concerns it alone.
+    pub(crate) fn post_to(&self, endpoint: &str, path: &str, request: &Value) -> Result<Value, Error> {
+        self.one(endpoint, path, Some(request))
+    }
+
+    fn one(&self, endpoint: &str, path: &str, request: Option<&Value>) -> Result<Value, Error> {
+        match self.send(endpoint, path, request) {
             Ok((_, reply)) => Ok(reply),
             Err(Failed::NotSent(reason)) => Err(Error::Unreachable(reason)),
             Err(Failed::Unknown(reason)) => Err(Error::Unknown(reason)),

@@ -188,10 +188,18 @@ impl Keeper {
                     self.say("joined", &running.own);
                     return Ok(false);
                 }
-                match primary.as_ref() == Some(&running.own) {
-                    true => self.remove_strangers(running, &hosts, &members),
-                    false => Ok(true),
+                if primary.as_ref() != Some(&running.own) {
+                    return Ok(true);
                 }
+                let in_step = self.remove_strangers(running, &hosts, &members)?;
+                // The end of another member then stops no change for the time of etcd's election; that of the primary is noticed later
+                // than etcd elects.
+                if let Some(own) = own.filter(|_| in_step && members.len() > 1)
+                    && !running.etcd.lead_by(own, &members)?
+                {
+                    self.say("leads", &running.own);
+                }
+                Ok(in_step)
             }
             (false, Some(_)) if own.is_none() => {
                 let directory = self.options.dbpath.join("etcd");

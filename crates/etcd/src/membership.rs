@@ -63,6 +63,17 @@ impl Etcd {
         self.change_members("remove", &request, patience, |members| !members.iter().any(|m| m.id == id)).map(drop)
     }
 
+    /// Makes a member the leader of the others, if it is not. Returns true if it was.
+    pub fn lead_by(&self, own: &EtcdMember, members: &[EtcdMember]) -> Result<bool, Error> {
+        let Some(url) = own.client_urls.first() else { return Ok(true) };
+        let status = self.gateway.post_to(url, "/v3/maintenance/status", &json!({}))?;
+        let leader = number(status.get("leader")).filter(|leader| *leader != own.id);
+        let leader = leader.and_then(|leader| members.iter().find(|member| member.id == leader));
+        let Some(url) = leader.and_then(|leader| leader.client_urls.first()) else { return Ok(true) };
+        let request = json!({ "targetID": own.id.to_string() });
+        self.gateway.post_to(url, "/v3/maintenance/transfer-leadership", &request).map(|_| false)
+    }
+
     /// Repeats a request until the list of members shows what it does: etcd refuses changes while it is not healthy, as for a
     /// moment after each change, and the outcome of a request may be unknown.
     fn change_members(

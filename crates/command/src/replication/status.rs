@@ -37,15 +37,17 @@ fn other_status(member: &Member, heard: Option<&Heard>) -> DocBuf {
         let seen = seen.with("health", 0.0).with("state", DOWN.0).with("stateStr", DOWN.1).with("uptime", 0i32);
         return seen.with("lastHeartbeatMessage", error.as_str());
     }
-    let state = heard.number("state").unwrap_or(UNKNOWN.0.into());
-    let name = match (member.arbiter, state) {
-        (true, _) => "ARBITER",
-        (false, 0) => "STARTUP",
-        (false, 1) => "PRIMARY",
-        (false, 2) => "SECONDARY",
-        (false, 5) => "STARTUP2",
-        (false, 10) => "REMOVED",
-        (false, _) => UNKNOWN.1,
+    // it keeps no data for the set and says what it is without that
+    let said = if member.arbiter { Some(ARBITER.0.into()) } else { heard.number("state") };
+    let state = said.unwrap_or(UNKNOWN.0.into());
+    let name = match state {
+        0 => "STARTUP",
+        1 => "PRIMARY",
+        2 => "SECONDARY",
+        5 => "STARTUP2",
+        7 => ARBITER.1,
+        10 => "REMOVED",
+        _ => UNKNOWN.1,
     };
     let mut doc = seen.with("health", 1.0).with("state", state as i32).with("stateStr", name);
     doc.append("uptime", heard.number("uptime").unwrap_or(0));
@@ -82,8 +84,9 @@ fn sync_status(sync: &SyncStatus) -> DocBuf {
     }
 }
 
-/// States of members that did not say theirs.
+/// States that members do not say of themselves.
 const UNKNOWN: (i32, &str) = (6, "UNKNOWN");
+const ARBITER: (i32, &str) = (7, "ARBITER");
 const DOWN: (i32, &str) = (8, "(not reachable/healthy)");
 
 impl Commands {

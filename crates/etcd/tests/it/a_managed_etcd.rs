@@ -84,6 +84,9 @@ fn members_are_added_promoted_and_removed() {
     let members = etcd.members().unwrap();
     assert!(members.len() == 3 && members.iter().all(|member| !member.is_learner));
     assert_eq!(etcd.endpoints().len(), 3);
+    for member in &members {
+        wait_for("the lead of this member", || matches!(etcd.lead_by(member, &members), Ok(true)));
+    }
     // The first, which leads maybe, is lost: the other two continue.
     let other = managed[1].coordinator().unwrap();
     drop(managed.remove(0));
