@@ -8,9 +8,10 @@ use crate::SetConfig;
 
 /// Returns what a write concern means on the member of a set with this configuration; before there is one, it is of one member.
 pub(crate) fn on_member(given: WriteConcernSpec<'_>, config: Option<&SetConfig>) -> WriteConcern {
-    let voters = config.map_or(1, SetConfig::writable_voters) as i64;
+    // a member without a vote acknowledges as well, for `w: N`
+    let with_data = config.map_or(1, |config| config.members.iter().filter(|member| !member.arbiter).count()) as i64;
     let refused = match given.w {
-        Some(W::Number(members)) if members > voters => Some(Refused::TooFewMembers),
+        Some(W::Number(members)) if members > with_data => Some(Refused::TooFewMembers),
         Some(W::Mode(mode)) => match config.and_then(|config| config.can_satisfy(mode)) {
             None => Some(Refused::UnknownMode),
             Some(false) => Some(Refused::TooFewMembers),
@@ -53,6 +54,12 @@ mod tests {
         assert_eq!(refused(w("one")), None);
         assert_eq!(refused(w(2i32)), Some(Refused::TooFewMembers));
         assert_eq!(refused(w("two")), Some(Refused::TooFewMembers));
+        let mut more = config.clone();
+        let one = more.members[0].clone();
+        more.members.extend([one.clone(), one]);
+        (more.members[1].votes, more.members[2].arbiter) = (0, true);
+        assert_eq!(on_member(given(&w(2i32)), Some(&more)).refused, None, "a member without a vote has the data");
+        assert_eq!(on_member(given(&w(3i32)), Some(&more)).refused, Some(Refused::TooFewMembers), "an arbiter has not");
         assert_eq!(refused(w("three")), Some(Refused::UnknownMode));
         let majority = |config: &SetConfig| on_member(given(&w("majority")), Some(config)).journaled;
         assert!(majority(&config));
