@@ -379,8 +379,10 @@ def test_what_does_not_run_inside(by_hand, c, set_client):
     assert by_hand.begin({"killCursors": c.name, "cursors": [Int64(1)]}, 50)["code"] == 263
     assert by_hand.begin(find(c), 51, readConcern={"level": "linearizable"})["code"] == 72
     now = by_hand.run({"ping": 1})["operationTime"]
-    assert by_hand.begin(find(c), 51, readConcern={"level": "snapshot", "atClusterTime": now})["code"] == 238
-    assert by_hand.begin(find(c), 51, readConcern={"level": "snapshot", "afterClusterTime": now})["ok"] == 1
+    c.insert_one({"_id": 3})
+    past = by_hand.begin(find(c), 51, readConcern={"level": "snapshot", "atClusterTime": now})
+    assert [doc["_id"] for doc in past["cursor"]["firstBatch"]] == [1, 2], past
+    assert by_hand.begin(find(c), 52, readConcern={"level": "snapshot", "afterClusterTime": now})["ok"] == 1
     for kind, options in (("capped", dict(capped=True, size=4096)), ("series", dict(timeseries={"timeField": "t"}))):
         set_client.sessions.drop_collection(kind)
         set_client.sessions.create_collection(kind, **options)

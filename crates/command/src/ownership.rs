@@ -443,7 +443,9 @@ impl Commands {
             _ => placed.next(),
         };
         let (placement, version) = (placed.placement, placed.version.clone());
-        let arrived = if has_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
+        // also when an earlier call, which failed behind that, has settled the ranges
+        let may_have_arrived = has_arrived || !kept.is_empty();
+        let arrived = if may_have_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
         self.publish(name, Placed { placement, version, owned, moving: None, arrived, ..next })
     }
 }

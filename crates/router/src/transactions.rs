@@ -71,12 +71,27 @@ pub(crate) struct Entered {
     shard: String,
 }
 
+impl Open {
+    fn reads_at_one_time(&self) -> bool {
+        self.read_concern.as_ref().is_some_and(|concern| concern.as_doc().get("atClusterTime").is_some())
+    }
+}
+
 impl Entered {
     pub(crate) fn ended(&self, outcome: std::result::Result<Doc<'_>, &Error>) {
         let mut all = self.open.lock();
         let Some(open) = all.get_mut(&self.session).filter(|open| open.number == self.number) else { return };
         let Some(at) = open.participants.iter().position(|own| own.shard.name == self.shard) else { return };
         let refused = outcome.err().is_some_and(is_stale);
+        if refused && open.reads_at_one_time() {
+            // A range has moved, perhaps after the time of the snapshot: its new shard does not show it at that time, and the old one
+            // shows it only under the old table. So nothing of this time is read under the new table.
+            match open.participants.iter().any(|own| own.begun) || open.participants.len() > 1 {
+                true => open.failed = true,
+                false => drop(all.remove(&self.session)),
+            }
+            return;
+        }
         match open.participants.get_mut(at) {
             Some(own) if !refused => own.begun = true,
             Some(own) if !own.begun => drop(open.participants.remove(at)),
