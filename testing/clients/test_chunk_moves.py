@@ -136,6 +136,44 @@ def test_hidden_documents_are_not_changed(cluster, routed):
     assert all(doc["v"] == 1 for doc in collection.find())
 
 
+def test_a_snapshot_of_before_the_deletion_does_not_show_the_range(cluster, routed):
+    """The donor had its documents then, but under the present version the recipient shows them."""
+    routed.admin.command("shardCollection", "cleared.c", key={"k": 1})
+    routed.cleared.c.insert_many([{"_id": n, "k": n} for n in range(100)])
+    source = chunks_of(routed, "cleared.c")[0]["shard"]
+    routed.admin.command("split", "cleared.c", middle={"k": 50})
+    routed.admin.command("moveRange", "cleared.c", min={"k": 50}, toShard=other_shard(source))
+    with shard_called(cluster, source).client() as client:
+        time_ = client.admin.command("ping")["operationTime"]
+        assert client.cleared.c.count_documents({}) == 100, "it is deleted later"
+        until(lambda: client.config.rangeDeletions.count_documents({"nss": "cleared.c"}) == 0)
+        version = client.config["cache.ownership"].find_one({"_id": "cleared.c"})["version"]
+        concern = {"level": "snapshot", "atClusterTime": time_}
+        directly_ = client.cleared.command("find", "c", batchSize=1000, readConcern=concern)
+        assert len(directly_["cursor"]["firstBatch"]) == 100
+        found = client.cleared.command("find", "c", batchSize=1000, readConcern=concern, shardVersion=version)
+        assert len(found["cursor"]["firstBatch"]) == 50
+
+
+def test_only_what_is_hidden_is_deleted(cluster, routed):
+    """A row of a range that requests still see, as of a move that ends at this moment."""
+    routed.admin.command("shardCollection", "shown.c", key={"_id": 1})
+    routed.shown.c.insert_many([{"_id": n} for n in range(100)])
+    source = chunks_of(routed, "shown.c")[0]["shard"]
+    shard = shard_called(cluster, source)
+    with shard.client() as client:
+        client.config.rangeDeletions.insert_one({
+            "nss": "shown.c", "range": {"min": {"_id": 50}, "max": {"_id": bson.MaxKey()}}, "keyPattern": {"_id": 1},
+            "whenToClean": "now", "side": "donor", "low": b"\x1e\x64", "high": b"\xf0"})
+        time.sleep(3)
+        assert client.shown.c.count_documents({}) == routed.shown.c.count_documents({}) == 100
+    # from its start on the shard hides the range
+    shard.stop()
+    shard.start()
+    with shard.client() as client:
+        until(lambda: client.shown.c.count_documents({}) == 50)
+
+
 def test_bad_input(routed):
     admin = routed.admin
     admin.command("shardCollection", "wrong.c", key={"k": 1})

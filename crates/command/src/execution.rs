@@ -195,14 +195,6 @@ impl Commands {
             passed => passed.transpose().ok().flatten(),
         };
         let placed = pass.as_ref().and_then(|pass| pass.placed.as_ref());
-        let owned = placed.and_then(|placed| placed.owned.as_ref());
-        let narrowed = owned.and_then(|owned| self.only_owned(request, owned));
-        let narrowed = narrowed.as_ref().map(|body| Incoming {
-            body: body.as_doc(),
-            sequences: if moves::is_write(info.name) && info.name != "insert" { &[] } else { request.sequences },
-            ..*request
-        });
-        let request = narrowed.as_ref().unwrap_or(request);
         let session = match &self.router {
             Some(_) => Ok(None),
             None => InSession::enter(self, connection, info, request.body, &generic, &interrupt),
@@ -219,6 +211,14 @@ impl Commands {
             (Some(placed), Some(position)) => placed.check_snapshot(request, position),
             _ => Ok(()),
         };
+        let owned = placed.and_then(|placed| placed.owned_at(position));
+        let narrowed = owned.as_ref().and_then(|owned| self.only_owned(request, owned));
+        let narrowed = narrowed.as_ref().map(|body| Incoming {
+            body: body.as_doc(),
+            sequences: if moves::is_write(info.name) && info.name != "insert" { &[] } else { request.sequences },
+            ..*request
+        });
+        let request = narrowed.as_ref().unwrap_or(request);
         let (view, refused) = match shown.and(past_view) {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),

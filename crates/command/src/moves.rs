@@ -47,6 +47,8 @@ use crate::{Commands, Error, Result, session};
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 /// Longest wait of a writer at a closed gate; then its router finds out what happened.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for reads that do not hide a range yet before its documents arrive.
+const OLD_READS_MAX: Duration = Duration::from_secs(1);
 /// Bytes of documents in one reply.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_DOCUMENTS: usize = 1000;
@@ -99,6 +101,8 @@ struct Gate {
     over: bool,
     /// Transactions that may have written into the range.
     transactions: HashSet<(SessionId, i64)>,
+    /// Those that began before the move did are among them.
+    has_earlier: bool,
 }
 
 /// Changes that the recipient does not have yet.
@@ -106,6 +110,41 @@ struct Followed {
     from: Position,
     documents: BTreeMap<Vec<u8>, DocBuf>,
     sessions: BTreeSet<Vec<u8>>,
+}
+
+/// Ranges whose documents a shard has and does not own.
+#[derive(Clone)]
+pub(crate) struct HiddenRanges {
+    /// Their rows.
+    ids: Vec<ObjectId>,
+    key: DocBuf,
+    ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The filter of the other documents.
+    pub owned: DocBuf,
+}
+
+/// A range whose documents were deleted: snapshots of before that show them.
+#[derive(Clone)]
+pub(crate) struct ClearedRange {
+    pub until: Position,
+    key: DocBuf,
+    low: Vec<u8>,
+    high: Vec<u8>,
+}
+
+impl ClearedRange {
+    /// The range of a row of `config.rangeDeletions`, at the position after its deletion.
+    pub(crate) fn of(row: Doc<'_>, until: Position) -> ClearedRange {
+        ClearedRange { until, key: key_of(row), low: bytes_of(row, "low"), high: bytes_of(row, "high") }
+    }
+}
+
+/// Returns the filter of the documents that the shard owned at a position, of which `cleared` had not yet been deleted.
+pub(crate) fn owned_before(hidden: Option<&HiddenRanges>, cleared: &[&ClearedRange]) -> Option<DocBuf> {
+    let of_cleared = cleared.iter().map(|range| (range.low.clone(), range.high.clone()));
+    let ranges = hidden.iter().flat_map(|hidden| hidden.ranges.iter().cloned()).chain(of_cleared).collect();
+    let key = hidden.map(|hidden| &hidden.key).or(cleared.first().map(|range| &range.key))?;
+    Some(KeyRanges::new(key.clone(), ranges).outside())
 }
 
 /// Outcome of a writer's arrival.
@@ -326,13 +365,15 @@ impl Commands {
         Ok(found.all(&Interrupt::never())?)
     }
 
-    /// Returns the filter of the documents that the shard owns. None: all that it has.
-    pub(crate) fn owned_filter(&self, name: &str) -> Result<Option<DocBuf>> {
+    /// Returns the ranges of a collection whose documents are not the shard's own. None: it owns all that it has.
+    pub(crate) fn hidden_ranges(&self, name: &str) -> Result<Option<HiddenRanges>> {
         let rows = self.range_rows(Some(name))?;
         let hidden: Vec<&DocBuf> = rows.iter().filter(|row| is_hidden(row.as_doc())).collect();
         let Some(first) = hidden.first() else { return Ok(None) };
-        let ranges = hidden.iter().map(|row| (bytes_of(row.as_doc(), "low"), bytes_of(row.as_doc(), "high"))).collect();
-        Ok(Some(KeyRanges::new(key_of(first.as_doc()), ranges).outside()))
+        let bounds = |row: &&DocBuf| (bytes_of(row.as_doc(), "low"), bytes_of(row.as_doc(), "high"));
+        let (key, ranges) = (key_of(first.as_doc()), Vec::from_iter(hidden.iter().map(bounds)));
+        let owned = KeyRanges::new(key.clone(), ranges.clone()).outside();
+        Ok(Some(HiddenRanges { ids: hidden.iter().map(|row| id_of(row.as_doc())).collect(), key, ranges, owned }))
     }
 
     fn delete_row(&self, filter: &DocBuf) -> Result<()> {
@@ -374,8 +415,8 @@ impl Commands {
     /// Requests that come from now on see the rows as they are. Requires that no other change is made.
     fn republish(&self, name: &str) -> Result<()> {
         let placed = self.placed(name)?;
-        let owned = self.owned_filter(name)?;
-        self.publish(name, placed.next().with_owned(owned))
+        let hidden = self.hidden_ranges(name)?;
+        self.publish(name, placed.next().with_hidden(hidden))
     }
 
     fn moving(&self, name: &str, id: ObjectId) -> Result<(Arc<Placed>, Arc<Moving>)> {
@@ -458,14 +499,19 @@ impl Commands {
 
     fn delete_one_range(&self, row: Doc<'_>) -> Result<()> {
         let name = string(row, "nss");
-        // a blocked collection is not known to have lost it; requests of before may read it
-        if self.placed(name).is_err() || self.has_old_requests(name) {
+        // A blocked collection is not known to have lost the range, and one whose row was settled just now is still read under the state of
+        // before, as by requests that began under it.
+        let is_hidden = || {
+            let ids = |placed: &Arc<Placed>| placed.hidden.as_ref().map_or_else(Vec::new, |hidden| hidden.ids.clone());
+            self.placed(name).is_ok_and(|placed| ids(&placed).contains(&id_of(row)))
+        };
+        if !is_hidden() || self.has_old_requests(name) {
             return Ok(());
         }
         let namespace = Namespace::parse(name)?;
         let is_complete = self.delete_all(&namespace, row, DELETED_TOGETHER, |took| {
             std::thread::sleep((took * DELETION_PAUSES).max(DELETION_PAUSE_MIN));
-            Ok(!self.stopping.load(Ordering::Relaxed) && self.placed(name).is_ok())
+            Ok(!self.stopping.load(Ordering::Relaxed) && is_hidden())
         })?;
         if !is_complete {
             return Ok(());
@@ -473,7 +519,10 @@ impl Commands {
         let _changing = self.change_ownership()?;
         self.database.make_durable(Durability::Journaled, None)?;
         self.delete_row(&DocBuf::new().with("_id", ValueRef::ObjectId(id_of(row))))?;
-        self.republish(name)
+        let until = self.database.transactions.read()?.position();
+        let hidden = self.hidden_ranges(name)?;
+        let next = self.placed(name)?.next();
+        self.publish(name, next.with_hidden(hidden).with_cleared(ClearedRange::of(row, until)))
     }
 
     /// Returns a request as it is to run here: documents of ranges that the shard does not own are not there.
@@ -620,6 +669,12 @@ pub(crate) fn move_in(call: &mut Call<'_>) -> Result<()> {
         server.database.make_durable(Durability::Journaled, None)?;
         server.republish(name)?;
     }
+    // A read that began before may not have its view yet: it would see what arrives. One that takes longer has it.
+    let until = Instant::now() + OLD_READS_MAX;
+    while server.has_old_requests(name) && Instant::now() < until {
+        call.interrupt.check()?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
     // what a direct client has put there, or a lost row left
     server.delete_all(&namespace, row.as_doc(), BATCH_DOCUMENTS, |_| Ok(call.interrupt.check().map(|()| true)?))?;
     Ok(())
@@ -633,9 +688,6 @@ pub(crate) fn move_out(call: &mut Call<'_>) -> Result<()> {
     let _changing = server.change_ownership()?;
     let placed = server.placed(name)?;
     server.persist(&deletions()?, row.as_doc())?;
-    let open = server.sessions.open_transactions();
-    let prepared = server.database.transactions.prepared().into_iter().map(|prepared| two_phase::parts(&prepared.id));
-    let transactions = open.iter().map(|open| (open.session, open.number)).chain(prepared).collect();
     let since = arbor_protocol::log::now_ms() - RETRIES_SINCE_MS;
     let sessions = server.sessions.written_since(since)?;
     let next = placed.next();
@@ -644,7 +696,7 @@ pub(crate) fn move_out(call: &mut Call<'_>) -> Result<()> {
         key: key_of(row.as_doc()),
         low: bytes_of(row.as_doc(), "low"),
         high: bytes_of(row.as_doc(), "high"),
-        gate: Mutex::new(Gate { transactions, ..Gate::default() }),
+        gate: Mutex::default(),
         changed: Condvar::new(),
         writers: Arc::default(),
         earlier: placed.older.iter().chain([&placed.writers]).cloned().collect(),
@@ -875,7 +927,19 @@ impl Moving {
             server.sessions.open_transaction(*session).is_some_and(|open| open.number == *number)
                 || server.is_to_be_decided(&two_phase::id_of(*session, *number))
         };
-        running(&self.writers) || self.earlier.iter().any(running) || self.gate.lock().transactions.iter().any(is_open)
+        if running(&self.writers) || self.earlier.iter().any(running) {
+            return true;
+        }
+        let mut gate = self.gate.lock();
+        if !gate.has_earlier {
+            // not at the begin of the move: a transaction whose first statement ran then was not open yet
+            let open = server.sessions.open_transactions();
+            let prepared = server.database.transactions.prepared();
+            let prepared = prepared.into_iter().map(|prepared| two_phase::parts(&prepared.id));
+            gate.transactions.extend(open.iter().map(|open| (open.session, open.number)).chain(prepared));
+            gate.has_earlier = true;
+        }
+        gate.transactions.iter().any(is_open)
     }
 }
 

@@ -4,9 +4,11 @@
 //! O1: a version is set while no request of its namespace runs, so a request that has passed the check runs under that version to its
 //! end; while its row replicates, requests are refused as of a change under way. O2: what is known is rows of `config.cache.ownership`, so a restart or another primary of the shard checks the same.
 //! O3: a chunk move sets a version while readers of the one before may still run: they see what the shard had when they began, and
-//! nothing of it is deleted before they end. Writers of the range have ended by then (`moves`). O4: a snapshot of before a range
-//! arrived is not read under a version with the range: it would miss the range's documents.
+//! nothing of it is deleted before they end, nor before the state that hides it is the one that requests enter under. Writers of the range have ended by then (`moves`). O4: a snapshot of before a range
+//! arrived is not read under a version with the range: it would miss the range's documents. O5: a snapshot of before a range was
+//! deleted is read without the range's documents.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -23,10 +25,13 @@ use arbor_txn::View;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::execution::Incoming;
-use crate::moves::{Entered, Moving, is_write};
+use crate::moves::{ClearedRange, Entered, HiddenRanges, Moving, is_write, owned_before};
 use crate::{Commands, Error, Result};
 
 const STRIPES: usize = 256;
+
+/// Deleted ranges of a collection that are remembered for snapshots of before.
+const CLEARED_MAX: usize = 64;
 
 /// Longest wait for the requests that run when a version is to be set.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,11 +49,13 @@ const UNSHARDED: Placement = Placement { epoch: ObjectId([0; 12]), major: 0 };
 pub(crate) struct Placed {
     placement: Placement,
     version: DocBuf,
-    /// The filter of the documents that the shard owns. None: all that it has.
-    pub(crate) owned: Option<DocBuf>,
+    /// The ranges that requests under this state do not see.
+    pub(crate) hidden: Option<HiddenRanges>,
+    /// Ranges that were deleted, the oldest first, at most [`CLEARED_MAX`].
+    cleared: Vec<ClearedRange>,
     /// A range is leaving.
     pub(crate) moving: Option<Arc<Moving>>,
-    /// Position up to which ranges have arrived since this server began. None: none has.
+    /// Position before which snapshots are refused: ranges have arrived by then, or ranges were deleted that are not in `cleared`.
     arrived: Option<Position>,
     /// Writers under this state.
     pub(crate) writers: Arc<AtomicUsize>,
@@ -61,7 +68,8 @@ impl Placed {
         Placed {
             placement: placement(version),
             version: version.to_buf(),
-            owned: None,
+            hidden: None,
+            cleared: Vec::new(),
             moving: None,
             arrived: None,
             writers: Arc::default(),
@@ -84,8 +92,28 @@ impl Placed {
         Err(Error::new(Code::MIGRATION_CONFLICT, text))
     }
 
-    pub(crate) fn with_owned(self, owned: Option<DocBuf>) -> Placed {
-        Placed { owned, ..self }
+    pub(crate) fn with_hidden(self, hidden: Option<HiddenRanges>) -> Placed {
+        Placed { hidden, ..self }
+    }
+
+    pub(crate) fn with_cleared(mut self, range: ClearedRange) -> Placed {
+        assert!(self.cleared.iter().all(|before| before.until <= range.until), "in the order of their deletion");
+        self.cleared.push(range);
+        if self.cleared.len() > CLEARED_MAX {
+            let forgotten = self.cleared.remove(0);
+            self.arrived = self.arrived.max(Some(forgotten.until));
+        }
+        self
+    }
+
+    /// Returns the filter of the documents that a request sees, which reads at a position, or what is newest. None: all that there are.
+    pub(crate) fn owned_at(&self, position: Option<Position>) -> Option<Cow<'_, DocBuf>> {
+        let shown = |range: &&ClearedRange| position.is_some_and(|position| position < range.until);
+        let cleared: Vec<&ClearedRange> = self.cleared.iter().filter(shown).collect();
+        match cleared.is_empty() {
+            true => self.hidden.as_ref().map(|hidden| Cow::Borrowed(&hidden.owned)),
+            false => owned_before(self.hidden.as_ref(), &cleared).map(Cow::Owned),
+        }
     }
 
     pub(crate) fn with_moving(self, moving: Moving) -> Placed {
@@ -98,7 +126,8 @@ impl Placed {
         Placed {
             placement: self.placement,
             version: self.version.clone(),
-            owned: self.owned.clone(),
+            hidden: self.hidden.clone(),
+            cleared: self.cleared.clone(),
             moving: self.moving.clone(),
             arrived: self.arrived,
             writers: Arc::default(),
@@ -302,13 +331,15 @@ impl Commands {
         let Some(ownership) = &self.ownership else { return Ok(()) };
         let found = arbor_query::find(&Scope::of(&self.database), &FindSpec::new(rows()?), &Interrupt::never())?;
         let mut states = HashMap::new();
+        // what has arrived or was deleted before is not known any more
+        let arrived = Some(self.database.transactions.read()?.position());
         for row in found.all(&Interrupt::never())? {
             let (Some(ValueRef::String(name)), Some(mut state)) = (row.get("_id"), Known::of_row(row.as_doc())) else {
                 continue;
             };
             if let Known::Collection(placed) = &mut state {
-                let owned = self.owned_filter(name)?;
-                *placed = Arc::new(Placed { owned, ..placed.next() });
+                let hidden = self.hidden_ranges(name)?;
+                *placed = Arc::new(Placed { arrived, ..placed.next().with_hidden(hidden) });
             }
             states.insert(name.to_owned(), state);
         }
@@ -340,9 +371,10 @@ impl Commands {
     /// Lets requests that come from now on run under another state of a collection. Requires [`Commands::change_ownership`].
     pub(crate) fn publish(&self, name: &str, placed: Placed) -> Result<()> {
         let ownership = self.ownership()?;
+        // held until the state of before is in it: a reader of the new state finds the requests of the old one
+        let mut before = ownership.before.lock();
         let old = ownership.known.write().insert(name.to_owned(), Known::Collection(Arc::new(placed)));
         if let Some(Known::Collection(old)) = old {
-            let mut before = ownership.before.lock();
             let before = before.entry(name.to_owned()).or_default();
             before.retain(|old| old.strong_count() > 0);
             before.push(Arc::downgrade(&old));
@@ -437,7 +469,7 @@ impl Commands {
             ownership.set(name, known);
             return Ok(());
         };
-        let owned = self.owned_filter(name)?;
+        let hidden = self.hidden_ranges(name)?;
         let next = match before {
             Some(Known::Collection(old)) => old.next(),
             _ => placed.next(),
@@ -446,7 +478,7 @@ impl Commands {
         // also when an earlier call, which failed behind that, has settled the ranges
         let may_have_arrived = has_arrived || !kept.is_empty();
         let arrived = if may_have_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
-        self.publish(name, Placed { placement, version, owned, moving: None, arrived, ..next })
+        self.publish(name, Placed { placement, version, hidden, moving: None, arrived, ..next })
     }
 }
 
@@ -520,6 +552,40 @@ mod tests {
         ownership.known.write().insert("db.c".to_owned(), Known::Blocked);
         assert!(!entered(&ownership, &version(1, 2)) && !entered(&ownership, &version(0, 0)));
         assert!(enter(&ownership, &DocBuf::new().with("find", "c")).is_ok(), "a direct client");
+    }
+
+    #[test]
+    fn deleted_ranges_are_hidden_in_snapshots_of_before() {
+        let mut placed = Placed::new(version(1, 2).as_doc());
+        assert!(placed.owned_at(None).is_none());
+        let range = |at: u64| {
+            let row = DocBuf::new()
+                .with("keyPattern", &DocBuf::new().with("k", 1i32))
+                .with("low", ValueRef::Binary { subtype: 0, bytes: &[at as u8] })
+                .with("high", ValueRef::Binary { subtype: 0, bytes: &[at as u8, 1] });
+            ClearedRange::of(row.as_doc(), Position(at))
+        };
+        for at in 1..=CLEARED_MAX as u64 {
+            placed = placed.next().with_cleared(range(at));
+        }
+        let bounds = |placed: &Placed, at| {
+            placed
+                .owned_at(Some(Position(at)))
+                .map_or(0, |filter| filter.as_doc().to_string().matches("BinData").count())
+        };
+        assert_eq!(
+            [bounds(&placed, 0), bounds(&placed, 2), bounds(&placed, 63), bounds(&placed, 64)],
+            [128, 124, 2, 0]
+        );
+        let request = request(&version(1, 2));
+        let reply_to = arbor_wire::ReplyTo { request_id: 1, form: arbor_wire::Form::Nothing, compressor: None };
+        let (body, sequences) = (request.as_doc(), &[]);
+        let request = Incoming { db: "db", body, sequences, reply_to, may_stream: false, waited_until: None };
+        assert!(placed.check_snapshot(&request, Position(0)).is_ok());
+        placed = placed.with_cleared(range(65));
+        // the first one is forgotten
+        assert_eq!(placed.check_snapshot(&request, Position(0)).unwrap_err().code, Code::MIGRATION_CONFLICT);
+        assert!(placed.check_snapshot(&request, Position(1)).is_ok() && bounds(&placed, 1) == 128);
     }
 
     #[test]

@@ -269,7 +269,11 @@ impl Request<'_> {
                 Ok(reply) if fields::is_true(reply.as_doc(), "readOnly") => {}
                 Ok(reply) => {
                     let named = bytes(reply.as_doc(), "transaction");
-                    assert!(id.is_none() || id == named, "a transaction has one name on all shards");
+                    if named.is_none() || id.is_some() && id != named {
+                        let text = format!("shard {} has prepared another transaction than was asked for", shard.name);
+                        failed = failed.or(Some(Error::new(Code::INTERNAL_ERROR, text)));
+                        continue;
+                    }
                     id = named;
                     prepared.push(shard);
                 }

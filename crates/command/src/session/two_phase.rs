@@ -212,7 +212,8 @@ impl Commands {
 
     /// Returns true if the transaction has promised to commit here, and may write until it has ended.
     pub(crate) fn is_to_be_decided(&self, id: &TransactionId) -> bool {
-        self.settling.has(id) || self.database.transactions.is_prepared(id)
+        // in this order: one that is not prepared any more, and whose decision is not being carried out then, has ended
+        self.database.transactions.is_prepared(id) || self.settling.has(id)
     }
 }
 
