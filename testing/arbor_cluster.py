@@ -69,11 +69,11 @@ class Router:
 
 
 class Cluster:
-    """A config server, shards and two routers, which end with `stack`."""
+    """A config server, shards and two routers, which end with `stack`. `flags` are those of the shards."""
 
-    def __init__(self, directory, stack, shards=2, flags=()):
+    def __init__(self, directory, stack, shards=2, flags=(), config_flags=()):
         self.directory = directory
-        self.config = Member(directory, "cfg", "--configsvr")
+        self.config = Member(directory, "cfg", "--configsvr", config_flags)
         self.shards = [Member(directory, f"s{n}", "--shardsvr", flags) for n in range(shards)]
         for member in [self.config, *self.shards]:
             stack.enter_context(member)

@@ -9,34 +9,26 @@ import pytest
 
 from mongosh import run_mongosh
 from test_chunk_moves import Load, chunks_of, until
-from arbor_cluster import Member, Router
+from arbor_cluster import Cluster
 from test_router import code_of
 
 MEGABYTE = 1 << 20
-
-
-class Cluster:
-    """A config server whose balancer looks four times a second, three shards, two routers; chunks of 1 MB."""
-
-    def __init__(self, directory, stack):
-        self.config = Member(directory, "cfg", "--configsvr")
-        for parameter in ("balancerRoundIntervalMs=250", "balancerMigrationsThrottlingMs=50", "minSnapshotHistoryWindowInSeconds=0"):
-            self.config.flags += ["--setParameter", parameter]
-        self.shards = [Member(directory, f"s{n}", "--shardsvr") for n in range(3)]
-        for member in [self.config, *self.shards]:
-            stack.enter_context(member)
-            member.initiate()
-        self.routers = [stack.enter_context(Router(directory, self.config)) for _ in range(2)]
-        with self.routers[0].client() as client:
-            for shard in self.shards:
-                client.admin.command("addShard", shard.hosts)
-            client.config.settings.insert_one({"_id": "chunksize", "value": 1})
+# The balancer looks four times a second.
+CONFIG_FLAGS = [
+    "--setParameter", "balancerRoundIntervalMs=250",
+    "--setParameter", "balancerMigrationsThrottlingMs=50",
+    "--setParameter", "minSnapshotHistoryWindowInSeconds=0",
+]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
+    """Three shards and two routers; chunks of 1 MB."""
     with contextlib.ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("balancer"), stack)
+        cluster = Cluster(tmp_path_factory.mktemp("balancer"), stack, shards=3, config_flags=CONFIG_FLAGS)
+        with cluster.routers[0].client() as client:
+            client.config.settings.insert_one({"_id": "chunksize", "value": 1})
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from arbor_cluster import Member, Router
+from arbor_cluster import Cluster, Router
 from test_chunk_moves import until
 from test_router import code_of
 
@@ -22,20 +22,12 @@ EACH = 100
 FLAGS = ["--setParameter", "enableTestCommands=1"]
 
 
-class Cluster:
+class Bank(Cluster):
     """Three shards, each with a third of `bank.accounts`, and two routers."""
 
     def __init__(self, directory, stack):
-        self.directory = directory
-        self.config = Member(directory, "cfg", "--configsvr", FLAGS)
-        self.shards = [Member(directory, f"s{n}", "--shardsvr", FLAGS) for n in range(3)]
-        for member in [self.config, *self.shards]:
-            stack.enter_context(member)
-            member.initiate()
-        self.routers = [stack.enter_context(Router(directory, self.config)) for _ in range(2)]
+        super().__init__(directory, stack, shards=3, flags=FLAGS, config_flags=FLAGS)
         with self.routers[0].client() as client:
-            for shard in self.shards:
-                client.admin.command("addShard", shard.hosts)
             client.admin.command("enableSharding", "bank", primaryShard="s0")
             client.admin.command("shardCollection", "bank.accounts", key={"_id": 1})
             third = ACCOUNTS // 3
@@ -51,7 +43,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     with contextlib.ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("transactions"), stack)
+        yield Bank(tmp_path_factory.mktemp("transactions"), stack)
 
 
 @pytest.fixture
