@@ -203,7 +203,7 @@ FUZZ_SECONDS ?= 600
 fuzz: setup-build
 	scripts/fuzz $(FUZZ_SECONDS)
 
-# point queries by _id beside a bare TCP echo, and the load figures
+# point queries by _id compared with a bare TCP echo, and the statistics of the load
 lab-points: build
 	$(CARGO_TARGET_DIR)/release/arbor lab run pointquery --engine ftree,lmdb --scale small
 	$(CARGO_TARGET_DIR)/release/arbor lab run load --engine ftree,lmdb --scale small

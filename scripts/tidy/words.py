@@ -7,6 +7,8 @@ import files
 
 TABLE = "scripts/tidy/words.tsv"
 # The glossary explains old words; the change log and the tables of experiments say what was.
+SOURCES = (".rs", ".py", ".mjs", ".js", ".sh", ".go", ".java", ".c", ".toml", ".yml", ".yaml", ".spec", "Makefile")
+SCRIPTS = ("scripts/again", "scripts/dist", "scripts/fuzz", "scripts/setup", "scripts/split-debug")
 APART = ("CHANGELOG.md", "docs/glossary.md", "docs/experiments/", "scripts/tidy/")
 
 
@@ -32,8 +34,8 @@ def rows(root):
 
 
 def prose(root):
-    """Returns Rust sources and documents, as one text."""
-    paths = [path for path in files.ending(root, ".rs", ".md") if not path.startswith(APART)]
+    """Returns sources, scripts and documents, as one text."""
+    paths = [path for path in files.ending(root, ".md", *SOURCES, *SCRIPTS) if not path.startswith(APART)]
     return "\n".join((root / path).read_text() for path in paths)
 
 

@@ -221,7 +221,7 @@ def test_access_control(tmp_path):
 
         succeeds("create", "--uri", uri("backup"), "--to", target)
         assert "not authorized" in refused("create", "--uri", uri("readAnyDatabase"), "--to", target)
-        text = refused("create", "--uri", uri("nobody"), "--to", target)
+        text = refused("create", "--uri", uri("guest"), "--to", target)
         assert "Authentication failed" in text and "p%20" not in text and "p%2520" not in text
         assert "requires authentication" in refused("create", "--uri", server.uri, "--to", target)
     succeeds("restore", "--from", target, "--dbpath", tmp_path / "restored")

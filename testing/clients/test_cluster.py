@@ -158,7 +158,7 @@ def test_shards_of_three_members(cluster, tmp_path):
     with pymongo.MongoClient(uri, serverSelectionTimeoutMS=20000) as client:
         client.admin.command("shardCollection", "test.trees", key={"_id": "hashed"})
         client.test.trees.insert_many([{"_id": n} for n in range(100)])
-        # reads by `_id` go on while the version of the collection changes
+        # reads by `_id` continue while the version of the collection changes
         chunk = client.config.chunks.find_one({"shard": "s0"})
         moved = threading.Thread(target=lambda: client.admin.command("moveRange", "test.trees", min=chunk["min"], toShard="s1"))
         moved.start()

@@ -233,7 +233,7 @@ def test_validators_have_the_collation_of_the_collection(db):
     assert caught.value.code == 121
 
 
-def test_options_beside_the_simple_locale_have_no_effect(db):
+def test_options_of_the_simple_locale_have_no_effect(db):
     db.c.insert_many([{"_id": text} for text in ("a", "A", "b10", "b9")])
     found = db.c.find({}, collation={"locale": "simple", "strength": 1, "numericOrdering": True}).sort("_id")
     assert [doc["_id"] for doc in found] == ["A", "a", "b10", "b9"]

@@ -131,7 +131,7 @@ def test_cve_2026_8199_bits_of_many_positions(db):
     ],
 )
 def test_cve_2024_3372_metadata_of_clients(guarded, wire, metadata):
-    """Whatever a client says of itself, `serverStatus` and `currentOp` go on."""
+    """Whatever a client says of itself, `serverStatus` and `currentOp` continue to work."""
     full = {"driver": {"name": "d", "version": "1"}, "os": {"type": "Linux"}, **metadata}
     wire.send({"hello": 1, "client": full, "$db": "admin"})
     with pymongo.MongoClient(guarded.uri, username="admin", password="pw") as client:

@@ -1,4 +1,4 @@
-"""Changes of a set of several members that are refused, or that are done by force: the set goes on in any case."""
+"""Changes of a set of several members that are refused, or that are done by force: the set continues in any case."""
 
 import contextlib
 import shutil
@@ -83,7 +83,7 @@ def test_two_members_with_one_identity(tmp_path):
 
 
 def test_a_majority_that_is_lost_is_removed_by_force(tmp_path):
-    """The primary goes on alone and has everything; without force nothing changes."""
+    """The primary continues alone and has everything; without force nothing changes."""
     with initiated(tmp_path) as (members, client):
         first = members.at(client.primary)
         own = members.members.index(first)

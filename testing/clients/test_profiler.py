@@ -100,7 +100,7 @@ def test_the_collection_of_the_profile(profiled):
     profiled.command({"profile": 0})
     profiled.drop_collection("system.profile")
     assert "system.profile" not in profiled.list_collection_names()
-    # operations go on when the collection is not there
+    # operations continue when the collection is not there
     profiled.command({"profile": 2})
     profiled.c.find_one({"_id": 1})
     assert len(recorded(profiled, **{"command.find": "c"})) == 1

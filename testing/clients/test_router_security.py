@@ -107,8 +107,8 @@ def test_nothing_is_open(guarded, admin):
     with guarded.routers[0].client() as stranger:
         for name in commands - OPEN - {"getMore", "killCursors"}:
             assert code_of(lambda: stranger.admin.command(name, "x")) == UNAUTHORIZED, name
-    admin.admin.command("createUser", "nobody", pwd="secret", roles=[])
-    with guarded.user("nobody", "admin") as nobody:
+    admin.admin.command("createUser", "guest", pwd="secret", roles=[])
+    with guarded.user("guest", "admin") as guest:
         for name in ["find", "insert", "update", "delete", "aggregate", "count", "distinct", "drop", "create", "listShards", "addShard",
                      "shardCollection", "enableSharding", "split", "moveChunk", "moveRange", "mergeChunks", "movePrimary", "removeShard",
                      "addShardToZone", "updateZoneKeyRange", "balancerStart", "balancerStatus", "balancerCollectionStatus",
@@ -116,11 +116,11 @@ def test_nothing_is_open(guarded, admin):
                      "getShardVersion", "killAllSessions", "killAllSessionsByPattern", "createUser", "usersInfo", "serverStatus"]:
             assert name not in OF_EVERY_USER
             extra = {"aggregate": {"pipeline": [], "cursor": {}}}.get(name, {})
-            assert code_of(lambda: nobody.admin.command(name, "app.many", **extra)) == UNAUTHORIZED, name
+            assert code_of(lambda: guest.admin.command(name, "app.many", **extra)) == UNAUTHORIZED, name
         pipeline = [{"$currentOp": {"allUsers": True}}]
-        assert code_of(lambda: nobody.admin.command("aggregate", 1, pipeline=pipeline, cursor={})) == UNAUTHORIZED
+        assert code_of(lambda: guest.admin.command("aggregate", 1, pipeline=pipeline, cursor={})) == UNAUTHORIZED
         named = {"$impersonatedUser": {"user": "admin", "db": "admin"}}
-        assert code_of(lambda: nobody.admin.command({"killSessions": [], "$audit": named})) == UNAUTHORIZED
+        assert code_of(lambda: guest.admin.command({"killSessions": [], "$audit": named})) == UNAUTHORIZED
 
 
 def test_the_balancer_is_a_member_of_the_cluster(admin, ann):
@@ -242,7 +242,7 @@ def test_what_a_user_kills_on_the_router_ends_on_the_shards(guarded, admin, ann,
     assert running.ended() == INTERRUPTED
     assert code_of(lambda: admin.admin.command("killOp", op="nowhere")) == 28625
     assert code_of(lambda: admin.admin.command("killOp", op="s9:1")) == 70
-    # the other shard ends its part, which nobody awaits any more
+    # the other shard ends its part, whose reply no router awaits
     until(lambda: not shown(admin, "by shard"))
 
 

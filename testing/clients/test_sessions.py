@@ -109,11 +109,11 @@ def test_kill_by_pattern(set_client):
     assert alive() == [False, True, True]
     kill([{"uid": user}])
     assert alive() == [True, True, False]
-    kill([{"users": [{"user": "nobody", "db": "admin"}]}])
+    kill([{"users": [{"user": "guest", "db": "admin"}]}])
     assert alive() == [True] * 3
     kill([])
     assert alive() == [False] * 3
-    set_client.admin.command("killAllSessions", [{"user": "nobody", "db": "admin"}])
+    set_client.admin.command("killAllSessions", [{"user": "guest", "db": "admin"}])
     assert alive() == [True] * 3
     set_client.admin.command("killAllSessions", [])
     assert alive() == [False] * 3

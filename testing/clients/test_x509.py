@@ -296,7 +296,7 @@ def test_keys_are_replaced_while_the_server_runs(tmp_path):
             write("secondkey")
             member.admin.command("rotateCertificates")
             assert not logs_in(server, "firstkey") and logs_in(server, "secondkey")
-            assert member.admin.command("ping")["ok"] == 1, "open connections go on"
+            assert member.admin.command("ping")["ok"] == 1, "open connections stay open"
 
 
 def test_transition_to_auth(tmp_path):

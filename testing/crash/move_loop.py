@@ -1,6 +1,6 @@
 """Chunks move between three shards, one after another, while clients read and write through two routers.
 
-Each range has documents that nobody changes: after every move their checksum, read through the other router by the shard key and by
+Each range has documents that are never changed: after every move their checksum, read through the other router by the shard key and by
 a secondary index, is what it was. Each client has documents of its own and knows what every one must be. With `--kills` the donor,
 the recipient, the config server or a router is killed with -9 in the middle of a move and started again: the range has
 moved, or it has not. At the end every shard has the documents of its own ranges and no others.

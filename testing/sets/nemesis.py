@@ -24,7 +24,7 @@ import members  # noqa: E402
 import report  # noqa: E402
 import workloads  # noqa: E402
 
-# Faults of each kind last so long; a kill as long as a restart takes.
+# Duration of faults of each kind; a kill lasts as long as a restart takes.
 LASTS_S = (1.5, 4.0)
 ETCD_LASTS_S = (4.0, 8.0)
 # From the end of a fault until it counts as survived.

@@ -1,6 +1,6 @@
 //! Shares of a scarce resource per owner, so that one owner cannot use it up for all others.
 //!
-//! When there is no room for one more, the owner with the most gives its oldest: an owner that keeps to its share never
+//! If there is no room for one more, the owner with the most gives its oldest: an owner that keeps to its share never
 //! loses anything to another one.
 
 use std::collections::{BTreeMap, HashMap};

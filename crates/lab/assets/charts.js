@@ -62,7 +62,7 @@ const Charts = (() => {
     const name = mark => (several ? mark.system + ': ' : '') + mark.kind.replace('_', ' ');
     const moments = (chart.marks || []).filter(mark => mark.end === undefined);
     const times = (chart.marks || []).filter(mark => mark.end !== undefined);
-    // the first of a kind and system is named, the others are told by their colour
+    // the first of a kind and system is named, the others are known by their colour
     const named = new Set();
     const first = mark => { const key = mark.system + mark.kind; const is = !named.has(key) && named.size < 4; named.add(key); return is; };
     return {
@@ -220,7 +220,7 @@ const Charts = (() => {
     };
   }
 
-  // Draws into an element, anew or over what is there.
+  // Draws into an element, in place of what is there.
   function draw(element, chart, systems) {
     let known = drawn.get(element);
     if (!known) {

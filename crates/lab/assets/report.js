@@ -1,4 +1,4 @@
-// Draws the figures of a report; the data stands in the page.
+// Draws the charts of a report; the data is in the page.
 'use strict';
 (() => {
   const { systems, figures } = JSON.parse(document.getElementById('data').textContent);

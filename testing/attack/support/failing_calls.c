@@ -26,8 +26,8 @@ static long number(const char *name, long otherwise) {
 }
 
 static int fails(const char *call, const char *path) {
-    const char *wanted = getenv("FAIL_CALL"), *part = getenv("FAIL_PATH"), *armed = getenv("FAIL_ARMED"), *done = getenv("FAIL_DONE");
-    if (!wanted || strcmp(wanted, call) || !part || !strstr(path, part) || !armed || access(armed, F_OK)) return 0;
+    const char *chosen = getenv("FAIL_CALL"), *part = getenv("FAIL_PATH"), *armed = getenv("FAIL_ARMED"), *done = getenv("FAIL_DONE");
+    if (!chosen || strcmp(chosen, call) || !part || !strstr(path, part) || !armed || access(armed, F_OK)) return 0;
     long at = number("FAIL_AT", 1), count = number("FAIL_COUNT", 1), n = atomic_fetch_add(&matching, 1) + 1;
     if (n < at || (count >= 0 && n >= at + count)) return 0;
     if (done) {

@@ -68,7 +68,7 @@ def java(directory, environment):
 
 
 def main():
-    wanted = sys.argv[1:] or ["node", "go", "java"]
+    chosen = sys.argv[1:] or ["node", "go", "java"]
     failed = []
     with tempfile.TemporaryDirectory(prefix="arbor-logins-") as temporary:
         directory = pathlib.Path(temporary)
@@ -87,7 +87,7 @@ def main():
                 client.admin.command("createUser", "admin", pwd="se:cret", roles=["root"])
             with pymongo.MongoClient(arbor.uri, username="admin", password="se:cret", **secure) as client:
                 client["$external"].command("createUser", CERTIFICATE_USER, roles=[{"role": "readWrite", "db": "test"}])
-            for name in wanted:
+            for name in chosen:
                 uris, expect = logins(arbor.port, authority, certificate, name != "java")
                 command, environment, where = globals()[name](directory, {**os.environ, "LOGINS": json.dumps(uris)})
                 done = subprocess.run(command, env=environment, cwd=where, capture_output=True, text=True, timeout=120)

@@ -123,7 +123,7 @@ with step("mongo-express: its start and its pages") as seen:
 
 with step("users, roles and profile as an open server shows them") as seen:
     same(admin.command("usersInfo", 1)["users"], [])
-    # other flows run beside this one, in databases of their own
+    # other flows run concurrently, in databases of their own
     same([user for user in db.command("usersInfo", {"forAllDBs": True})["users"] if not user["db"].startswith("drivers_")], [])
     has(admin.command("rolesInfo", 1, showBuiltinRoles=True), "roles")
     same(list(db["system.profile"].find().limit(5)), [])

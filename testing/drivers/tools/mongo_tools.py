@@ -86,7 +86,7 @@ with step("users and roles with the admin database") as seen:
     client.admin.command("dropUser", "drivers_tools")
 
 if IS_SET:
-    with step("a dump beside writers with --oplog, restored with --oplogReplay") as seen:
+    with step("a dump during writes with --oplog, restored with --oplogReplay") as seen:
         stop, written = threading.Event(), []
 
         def writes():
@@ -117,7 +117,7 @@ with step("mongoexport and mongoimport: JSON and CSV") as seen:
     same(copy.table.count_documents({}), COUNT)
     same(copy.table.find_one({"_id": 7}), {"_id": 7, "name": "n7", "age": 7})
 
-with step("mongostat and mongotop beside a load") as seen:
+with step("mongostat and mongotop during a load") as seen:
     stop = threading.Event()
 
     def load():

@@ -10,7 +10,7 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub struct Identity {
     pub name: UserName,
-    /// Tells a user from a later one of the same name.
+    /// Distinguishes a user from a later one of the same name.
     pub id: Option<Uuid>,
     /// Owner of the sessions that the user begins.
     pub digest: [u8; 32],
