@@ -119,10 +119,6 @@ impl Agreement {
         set
     }
 
-    pub fn in_sync_without(&self, member: MemberId) -> Vec<Identity> {
-        self.in_sync.iter().copied().filter(|other| other.id != member).collect()
-    }
-
     pub fn to_doc(&self) -> DocBuf {
         let id = |member: Option<MemberId>| member.map_or(ValueRef::Null, |member| ValueRef::Int32(member.0 as i32));
         let in_sync: Vec<DocBuf> = self.in_sync.iter().map(identity_doc).collect();
@@ -227,7 +223,6 @@ mod tests {
         assert_eq!((founding.min_in_sync, founding.is_in_sync(member(1))), (2, true));
         let grown = Agreement { in_sync: founding.in_sync_with(member(0)), primary: None, ..founding.clone() };
         assert_eq!(grown.in_sync, [member(0), member(1)]);
-        assert_eq!(grown.in_sync_without(MemberId(1)), [member(0)]);
         for agreement in [founding, grown] {
             assert_eq!(Agreement::from_doc(agreement.to_doc().as_doc()), Some(agreement));
         }

@@ -15,6 +15,8 @@
 //! | `last_write` | the time of the last write that is on the disk |
 //! | `status` | what a member says of itself and the set: `hello`, parts of `replSetGetStatus` |
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod agreement;
 mod config;
 pub mod coordinator;

@@ -270,6 +270,7 @@ impl TxnData {
 
     /// T2
     fn settle(&mut self) {
+        self.transactions().validate();
         let applied = self.applied();
         self.pending.retain(|pending| match pending.outcome() {
             None => {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arbor_base::Position;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 const SHARDS: usize = 16;
 
@@ -31,11 +31,15 @@ pub(crate) struct Ticket {
 impl ActiveTransactions {
     pub(crate) fn register(self: &Arc<Self>, published: impl FnOnce() -> Position) -> Ticket {
         let shard = arbor_base::thread_number() % SHARDS;
-        let mut positions = self.shards[shard].0.lock();
+        let mut positions = self.lock(shard);
         let position = published();
         *positions.entry(position).or_default() += 1;
         drop(positions);
         Ticket { active: self.clone(), shard, position }
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, BTreeMap<Position, usize>> {
+        self.shards.get(shard).expect("a number below SHARDS").0.lock()
     }
 
     /// The oldest position that an active transaction may read at; `published` when there is none.
@@ -53,7 +57,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut positions = self.active.shards[self.shard].0.lock();
+        let mut positions = self.active.lock(self.shard);
         let count = positions.get_mut(&self.position).expect("I1: a ticket is counted until it is dropped");
         *count -= 1;
         if *count == 0 {

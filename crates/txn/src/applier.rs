@@ -106,6 +106,9 @@ impl CommitPath {
     /// Applies and publishes a group. Returns the time of its last note. After an error the group is as it was.
     fn apply_group(&self, group: &mut [(Position, Record)]) -> Result<u64> {
         let Some(last) = group.last().map(|(position, _)| *position) else { return Ok(0) };
+        let published = self.published();
+        assert!(group.iter().all(|(position, _)| *position > published), "a record is applied again after {published}");
+        debug_assert!(group.is_sorted_by(|(one, _), (next, _)| one < next), "records come in the order of the log");
         let observer = self.observer();
         let batch = |(position, record): &mut (Position, Record)| {
             let ops = std::mem::take(&mut record.ops);
@@ -122,6 +125,7 @@ impl CommitPath {
             record.ops = batch.ops;
         }
         applied?;
+        assert!(self.engine().applied() >= last, "{last:?} was applied and the engine has less");
         let last_time = group.iter().map(|(_, record)| record.last_time()).max().unwrap_or(0);
         self.clock().advance(last_time);
         self.advance_logged(last);

@@ -21,9 +21,6 @@
 //!   a batch of the operations that end in it, at its own position. So it holds one link, and an engine that a crash then
 //!   leaves inside of the chain continues after the link that it has.
 
-#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
-
 use arbor_base::{Fields, Position};
 use arbor_engine::Op;
 use arbor_log::{Log, PAYLOAD_BYTES_MAX};

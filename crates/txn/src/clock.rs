@@ -43,7 +43,9 @@ impl Clock {
         let first_of = |last: u64| now.max(last + 1);
         let allot = |last: u64| Some(first_of(last) + used_up);
         let before = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, allot).unwrap_or_else(|last| last);
-        Stamp { time: first_of(before), wall }
+        let time = first_of(before);
+        assert!(time > before, "the clock has no time after {before}");
+        Stamp { time, wall }
     }
 
     /// Makes later stamps greater than `time`.

@@ -89,12 +89,15 @@ impl Follower {
 
     /// Releases what was read so far.
     pub fn release(&self) {
-        self.holds.positions.lock().1.insert(self.id, self.reader.position());
+        let released = self.reader.position();
+        let before = self.holds.positions.lock().1.insert(self.id, released);
+        assert!(before.is_some_and(|before| before <= released), "from {before:?} back to {released}");
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.holds.positions.lock().1.remove(&self.id);
+        let held = self.holds.positions.lock().1.remove(&self.id);
+        debug_assert!(held.is_some(), "the log is held for each follower");
     }
 }

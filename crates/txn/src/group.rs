@@ -275,21 +275,23 @@ impl Draft {
             assert!(self.special.is_none(), "such a request is alone in its group");
             self.special = Some((special, stamp.time));
         }
-        let trees_before = self.created.len();
+        let mut newest = 0;
         for op in &ops {
             match op {
-                Op::CreateTree { tree, .. } => self.created.push(*tree),
+                Op::CreateTree { tree, .. } => {
+                    self.created.push(*tree);
+                    newest = newest.max(tree.0 + 1);
+                }
                 Op::DropTree { tree } => self.dropped.push(*tree),
                 _ => {}
             }
         }
-        let newest = self.created[trees_before..].iter().map(|tree| tree.0 + 1).max().unwrap_or(0);
         if newest > self.next_tree {
             self.next_tree = newest;
             ops.push(ledger::put_next_tree(newest));
         }
         if !chained {
-            ops[own_ops..].iter().for_each(|op| record::push_op(&mut record, op));
+            ops.iter().skip(own_ops).for_each(|op| record::push_op(&mut record, op));
         }
         if !alone {
             self.footprint.admit(&footprint);

@@ -16,13 +16,13 @@ const ASKED_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Past {
-    held: Mutex<HeldStates>,
+    held: Mutex<RetainedStates>,
     /// Bytes that were logged at the last check whether states are to be released.
     pub checked_at: AtomicU64,
 }
 
 #[derive(Default)]
-pub(crate) struct HeldStates {
+pub(crate) struct RetainedStates {
     /// In the order of their times.
     pub states: VecDeque<State>,
     pub made: VecDeque<(u64, ReadView)>,
@@ -44,13 +44,13 @@ pub(crate) struct State {
 }
 
 impl Past {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HeldStates> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RetainedStates> {
         // States are whole before they are pushed.
         self.held.lock()
     }
 }
 
-impl HeldStates {
+impl RetainedStates {
     /// Adds a state. States that threads take at the same time may come in any order.
     pub(crate) fn hold(&mut self, mut state: State) {
         let at = self.states.partition_point(|held| held.time < state.time);

@@ -264,6 +264,7 @@ impl CommitPath {
     pub(crate) fn begin_term(&self, committed: &mut Committed) -> Result<()> {
         let Lead::Begins { term, noop, .. } = &committed.lead else { return Ok(()) };
         let (term, noop) = (term.clone(), *noop);
+        assert!(noop <= self.published(), "a term begins before its no-op at {noop} is visible");
         let ledger = read_ledger(&**self.engine())?;
         let is_new = ledger.is_none();
         if let Some(ledger) = ledger {

@@ -10,9 +10,6 @@
 //! Counters are written as absolute values by the commit path, in the batch that changed them, so replay is idempotent
 //! and a snapshot shows counter values that fit its data exactly.
 
-#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
-
 use std::borrow::Cow;
 
 use arbor_base::TreeId;

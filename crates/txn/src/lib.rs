@@ -50,6 +50,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod active;
 mod applier;
 mod aside;

@@ -5,7 +5,7 @@
 //! may read at again.
 //!
 //! - P1: rows that were loaded in bulk are in no log. A commit that refers to them comes after the load: so a snapshot that
-//!   was taken before a load's end is not the base of a state of any later time ([`HeldStates::loads`]), and a state is held at
+//!   was taken before a load's end is not the base of a state of any later time ([`RetainedStates::loads`]), and a state is held at
 //!   each load's end.
 //! - P2: of one time the newest snapshot is held, since only it has all that was loaded up to then.
 //!
@@ -20,7 +20,7 @@ use arbor_engine::{Op, Snapshot};
 
 use crate::chain::{Assembler, Part};
 use crate::commit::{CommitPath, log_error};
-use crate::held_states::{HeldStates, State};
+use crate::held_states::{RetainedStates, State};
 use crate::ledger::LEDGER;
 use crate::written::{Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{Error, ReadView, Result};
@@ -51,7 +51,7 @@ impl CommitPath {
 
     /// Drops all held states.
     pub(crate) fn forget_states(&self) {
-        self.past().iter().for_each(|past| *past.lock() = HeldStates::default());
+        self.past().iter().for_each(|past| *past.lock() = RetainedStates::default());
     }
 
     /// Releases the states whose snapshots take memory that the writer needs. Called before each group of commits; an

@@ -213,6 +213,7 @@ impl PreparedTable {
                 let Settling { id, commit_time, counters } = *settling;
                 let mut state = self.state.lock();
                 let Some(open) = state.open.remove(&id) else { unreachable!("it was checked to be prepared") };
+                assert!(open.time < stamp, "a transaction ends at {stamp} and was prepared at {}", open.time);
                 for hash in &open.footprint.hashes {
                     let owner = state.keys.remove(hash);
                     assert!(owner == Some(id), "P1: a key of two prepared transactions");
@@ -222,6 +223,8 @@ impl PreparedTable {
                     while state.late.front().is_some_and(|first| first.since.elapsed() > window + DECISION_PATIENCE) {
                         state.late.pop_front();
                     }
+                    let before = state.late.back().map_or((0, Position::ZERO), |last| (last.stamp, last.position));
+                    assert!(before.0 < stamp && before.1 < position, "late commits come in the order of the log");
                     state.late.push_back(Late { commit_time, stamp, position, counters, since: Instant::now() });
                 }
                 self.count.store(state.open.len(), Ordering::Release);
@@ -252,6 +255,19 @@ impl PreparedTable {
         *self.state.lock() = State::default();
         self.count.store(0, Ordering::Release);
         self.changed.notify_all();
+    }
+
+    /// Checks that each key has the owner that has it (P1), and that late commits are in the order of the log.
+    pub(crate) fn validate(&self) {
+        let state = self.state.lock();
+        assert_eq!(self.count.load(Ordering::Acquire), state.open.len(), "prepared transactions are counted");
+        let owned = |(id, open): (&TransactionId, &Open)| {
+            open.footprint.hashes.iter().all(|key| state.keys.get(key) == Some(id))
+        };
+        assert!(state.open.iter().all(owned), "P1: a prepared transaction does not own one of its keys");
+        let keys: usize = state.open.values().map(|open| open.footprint.hashes.len()).sum();
+        assert_eq!(state.keys.len(), keys, "P1: a key is owned and its transaction has ended");
+        assert!(state.late.iter().is_sorted_by(|one, next| one.position < next.position), "late commits are in order");
     }
 
     /// Waits until the transaction has ended here. Returns false at the deadline.
@@ -348,6 +364,7 @@ impl CommitPath {
         }
         self.clock().advance(time);
         self.commit_nothing()?;
+        assert!(self.clock().last() > time, "P3: the record that seals a time has a later stamp");
         self.prepared().sealed.fetch_max(time, Ordering::AcqRel);
         Ok(())
     }
@@ -366,6 +383,10 @@ impl CommitPath {
         sometimes!("txn: a commit is laid over a state of before its record");
         late.sort_by_key(|late| late.position);
         let position = view.position();
+        assert!(
+            late.iter().all(|late| late.position > position),
+            "P2: the state at {position} has a late commit already"
+        );
         let (snapshot, mut written) = view.into_parts();
         for Late { position, counters, .. } in late {
             let record = self.record_at(position).map_err(|error| match error {

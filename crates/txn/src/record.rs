@@ -29,9 +29,6 @@
 //! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics. A record that is
 //! too long for the log is split, see `chain.rs`.
 
-#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
-
 use arbor_base::{Fields, TreeId};
 use arbor_engine::{Op, TreeOptions};
 

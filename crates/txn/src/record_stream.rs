@@ -1,8 +1,5 @@
 //! A record that comes in pieces: its operations, each as soon as it is whole, so that a large record is never held whole.
 
-#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
-
 use arbor_engine::Op;
 
 use crate::record::{Decoded, Reader};

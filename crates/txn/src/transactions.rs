@@ -290,6 +290,16 @@ impl Transactions {
         self.path.clock().advance(time);
     }
 
+    /// Panics where the positions, what is in flight, what is prepared, or the engine contradict each other: for tests, after each step.
+    pub fn validate(&self) {
+        let committed = self.path.lock();
+        self.path.validate(&committed);
+        committed.in_flight.validate();
+        self.path.prepared().validate();
+        drop(committed);
+        self.engine().validate();
+    }
+
     /// Refuses new commits, makes everything durable with a last checkpoint, and closes the log. Snapshots stay
     /// readable. A second call does nothing.
     pub fn close(&self) -> Result<()> {

@@ -177,15 +177,19 @@ impl WriteSet {
     fn part(&mut self, entry: &Entry) {
         if let Some(note) = entry.note {
             self.bytes += entry.value_bytes();
-            self.notes[note as usize].value = entry.value.clone();
+            self.note_mut(note).value = entry.value.clone();
         }
+    }
+
+    fn note_mut(&mut self, note: u32) -> &mut Note {
+        self.notes.get_mut(note as usize).expect("an entry's note is there")
     }
 
     /// The entry is the transaction's again.
     fn rejoin(&mut self, entry: &Entry) {
         if let Some(note) = entry.note {
             self.bytes -= entry.value_bytes();
-            self.notes[note as usize].value = None;
+            self.note_mut(note).value = None;
         }
     }
 
@@ -364,7 +368,8 @@ impl WriteSet {
             ops.extend(writes.ranges.into_iter().map(|r| Op::DeleteRange { tree, from: r.from, to: r.to }));
             for (key, Entry { value, note }) in writes.entries {
                 if let Some(note) = note {
-                    recorded[note as usize].value = NoteValue::Op(ops.len());
+                    let recorded = recorded.get_mut(note as usize).expect("an entry's note is there");
+                    recorded.value = NoteValue::Op(ops.len());
                 }
                 ops.push(match value {
                     Some(value) => Op::Put { tree, key, value: value.into_bytes(scratch)? },

@@ -46,10 +46,6 @@ impl Simulated {
     pub fn current(&self) -> Option<(Version, Agreement)> {
         self.0.lock().current.clone()
     }
-
-    pub fn set_faults(&self, faults: Faults) {
-        self.0.lock().faults = faults;
-    }
 }
 
 impl State {

@@ -24,11 +24,13 @@ impl CommitPath {
 
     /// Requires a draft of one request. After an error an empty batch is pending in the place of the void links.
     pub(super) fn append_chain(&self, committed: &mut Committed, draft: &Draft, stamp: Stamp) -> Result<Position> {
-        assert_eq!(draft.batches.len(), 1, "a chain is alone in its group");
+        let ([record], [batch]) = (draft.records.as_slice(), draft.batches.as_slice()) else {
+            unreachable!("a chain is alone in its group");
+        };
         let before = self.log.appended();
         let piece_bytes = self.options.record_bytes_max;
         let writer = ChainWriter::new(&self.log, stamp, draft.last_time, piece_bytes);
-        let written = writer.write(&draft.records[0], &draft.batches[0].ops);
+        let written = writer.write(record, &batch.ops);
         let bytes = written.as_ref().map_or(0, |(_, bytes)| *bytes);
         self.count_logged(bytes);
         // C1: the commit lock is held from the first link to the last.

@@ -48,11 +48,22 @@ impl InFlight {
     pub(crate) fn push(&mut self, batch: Batch, time: u64, last_time: u64) {
         let before = self.batches.back().map(|last| last.position);
         assert!(before.is_none_or(|before| before < batch.position), "batches are applied in the order of the log");
+        assert!(time <= last_time, "notes from {time} to {last_time}");
+        let before = self.facts.back().map_or(0, |last| last.time);
+        assert!(before <= time, "a batch of {time} after one of {before}: `last_at` searches by time");
         let bytes = batch.ops.iter().map(Op::bytes).sum();
         self.bytes += bytes;
         self.ops += batch.ops.len();
         self.batches.push_back(batch);
         self.facts.push_back(Fact { time, last_time, bytes });
+    }
+
+    /// Checks that the sums are those of the batches, which are in order.
+    pub(crate) fn validate(&self) {
+        assert_eq!(self.batches.len(), self.facts.len(), "a batch has its facts");
+        assert!(self.batches.iter().is_sorted_by(|one, next| one.position < next.position), "in the order of the log");
+        assert_eq!(self.bytes, self.facts.iter().map(|fact| fact.bytes).sum::<usize>(), "bytes in flight");
+        assert_eq!(self.ops, self.batches.iter().map(|batch| batch.ops.len()).sum::<usize>(), "operations in flight");
     }
 
     /// Returns true if further commits are to wait. The conflict table remembers all keys in flight.
@@ -63,7 +74,7 @@ impl InFlight {
     /// The batches up to a position.
     fn until(&mut self, limit: Position) -> &[Batch] {
         let count = self.batches.partition_point(|batch| batch.position <= limit);
-        &self.batches.make_contiguous()[..count]
+        self.batches.make_contiguous().split_at(count).0
     }
 
     /// Takes out the batches up to a position; returns the last of them and the time of its last note.
@@ -76,6 +87,8 @@ impl InFlight {
             self.bytes -= fact.bytes;
             last = Some((batch.position, fact.last_time));
         }
+        let is_counted = !self.batches.is_empty() || (self.bytes, self.ops) == (0, 0);
+        assert!(is_counted, "{} bytes and {} operations of no batch are in flight", self.bytes, self.ops);
         last
     }
 
@@ -96,8 +109,9 @@ impl CommitPath {
         // Some engines of several may have more than others; they pass over what they have.
         let skipped = committed.in_flight.remove_until(self.engine.applied().min(limit));
         let ready = committed.in_flight.until(limit);
-        if !ready.is_empty() {
+        if let Some(last) = ready.last() {
             self.apply(ready)?;
+            assert!(self.engine.applied() >= last.position, "{:?} was applied and the engine has less", last.position);
         }
         if let Some((last, time)) = committed.in_flight.remove_until(limit).or(skipped) {
             committed.applied_time = committed.applied_time.max(time);

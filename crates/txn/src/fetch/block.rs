@@ -16,7 +16,7 @@ pub(crate) const BLOCK_BYTES: usize = 4 << 20;
 /// A block with one row of the longest key and value.
 const RAW_BYTES_MAX: usize =
     BLOCK_BYTES + arbor_engine::limits::KEY_BYTES_MAX + arbor_engine::limits::VALUE_BYTES_MAX + 20;
-const HEAD_BYTES: usize = 9;
+const CRC_BYTES: usize = 4;
 /// Compression that costs less than the network saves.
 const LEVEL: i32 = 1;
 
@@ -68,25 +68,26 @@ impl BlockWriter {
 
     pub(crate) fn finish(self, is_last: bool) -> std::io::Result<Vec<u8>> {
         assert!(self.raw.len() <= RAW_BYTES_MAX, "a block of {} bytes", self.raw.len());
-        let mut out = vec![0; HEAD_BYTES];
-        out[4] = u8::from(is_last);
-        out[5..].copy_from_slice(&(self.raw.len() as u32).to_le_bytes());
+        let mut out = vec![0; CRC_BYTES];
+        out.push(u8::from(is_last));
+        out.extend((self.raw.len() as u32).to_le_bytes());
         out.extend(zstd::bulk::compress(&self.raw, LEVEL)?);
-        let crc = crc32c::crc32c(&out[4..]);
-        out[..4].copy_from_slice(&crc.to_le_bytes());
+        if let Some((crc, checked)) = out.split_first_chunk_mut::<CRC_BYTES>() {
+            *crc = crc32c::crc32c(checked).to_le_bytes();
+        }
         Ok(out)
     }
 }
 
 /// Returns the rows of a received block, and whether it is the last one. Errors: the reason why its bytes are not a block.
 pub fn decode(block: &[u8]) -> Result<(Vec<Row>, bool), &'static str> {
-    let (head, compressed) = block.split_first_chunk::<HEAD_BYTES>().ok_or("the block is cut short")?;
-    let [a, b, c, d, last, raw_bytes @ ..] = *head;
-    if crc32c::crc32c(&block[4..]) != u32::from_le_bytes([a, b, c, d]) {
+    let (crc, checked) = block.split_first_chunk::<CRC_BYTES>().ok_or("the block is cut short")?;
+    if crc32c::crc32c(checked) != u32::from_le_bytes(*crc) {
         return Err("the checksum of the block does not fit");
     }
-    let raw_bytes = u32::from_le_bytes(raw_bytes) as usize;
-    if raw_bytes > RAW_BYTES_MAX || last > 1 {
+    let ([last, raw_bytes @ ..], compressed) = checked.split_first_chunk::<5>().ok_or("the block is cut short")?;
+    let raw_bytes = u32::from_le_bytes(*raw_bytes) as usize;
+    if raw_bytes > RAW_BYTES_MAX || *last > 1 {
         return Err("the head of the block is not valid");
     }
     let raw = zstd::bulk::decompress(compressed, raw_bytes).map_err(|_| "the block does not decompress")?;
@@ -100,7 +101,7 @@ pub fn decode(block: &[u8]) -> Result<(Vec<Row>, bool), &'static str> {
         };
         rows.push((key, value));
     }
-    Ok((rows, last == 1))
+    Ok((rows, *last == 1))
 }
 
 fn part(fields: &mut Fields<'_>) -> Option<Vec<u8>> {

@@ -9,7 +9,6 @@
 //! Nothing of this is stored: a filled tree is one that has rows, since a load is whole after a crash or not there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use arbor_base::{Position, TreeId, sometimes};
@@ -28,15 +27,11 @@ use crate::{Durability, Error, Result, Transaction, Transactions};
 /// Interval at which a primary that waits for others asks whether it is to stop.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Called when [`Loads::open`] has changed.
-pub type LoadListener = Box<dyn Fn() + Send + Sync>;
-
 /// The loads of one member. Shared by all threads.
 #[derive(Default)]
 pub struct Loads {
     state: Mutex<State>,
     changed: Condvar,
-    listener: OnceLock<LoadListener>,
 }
 
 #[derive(Default)]
@@ -94,25 +89,12 @@ impl Loads {
         self.changed.notify_all();
     }
 
-    /// Has `listener` called when a load is opened or closed. Only the first call counts.
-    pub fn on_change(&self, listener: LoadListener) {
-        let _only_the_first = self.listener.set(listener);
-    }
-
-    fn notify(&self) {
-        self.listener.get().iter().for_each(|listener| listener());
-    }
-
     fn open_all(&self, loads: &[Load]) {
         self.lock().open.extend(loads.iter().map(|load| (load.tree, false)));
-        self.notify();
     }
 
     fn close_all(&self, loads: &[Load]) {
-        let mut state = self.lock();
-        state.open.retain(|tree, _| loads.iter().all(|load| load.tree != *tree));
-        drop(state);
-        self.notify();
+        self.lock().open.retain(|tree, _| loads.iter().all(|load| load.tree != *tree));
     }
 
     /// Returns true if the tree is here, as far as rows show it.

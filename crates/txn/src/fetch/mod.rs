@@ -23,7 +23,7 @@ mod source;
 pub(crate) mod sync;
 
 pub use block::{Row, RowsChecksum, decode as decode_block};
-pub use loads::{LoadListener, Loads};
+pub use loads::Loads;
 pub use marker::{SYNCING_FILE, SyncMarker};
 pub use source::{Begun, Peer, PeerError, Source, TreeFacts};
 pub use sync::{SyncProgress, SyncWatch};

@@ -95,6 +95,9 @@ fn run(seed: u64) -> (usize, usize) {
         let transactions = run.open().ok();
         if let Some(transactions) = &transactions {
             run.work(transactions);
+            if transactions.poisoned().is_none() {
+                transactions.validate();
+            }
         }
         drop(transactions);
         run.crash();

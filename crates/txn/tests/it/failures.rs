@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Rig, rig, rig_with, rows};
+use arbor_base::invariants::assert_reached;
 use arbor_base::{Position, TreeId};
 use arbor_disk::{Disk, Fault, FaultyDisk};
 use arbor_engine::model::ModelEngine;
@@ -131,6 +132,7 @@ fn an_engine_without_space_applies_later_what_the_log_has() {
     rig.own.engine.fail_next_apply(full());
     try_put(&rig, tree, "a", Durability::Applied).unwrap();
     assert_eq!(rig.rows(tree), ["a=1"]);
+    assert_reached(&["txn: a group waits for space"]);
 }
 
 #[test]
@@ -203,6 +205,17 @@ fn on_little_space_only_deletions_are_let_in() {
     rig.own.disk.set_capacity(None);
     delete(&rig, tree, "a").unwrap();
     assert!(rig.rows(tree).is_empty());
+}
+
+#[test]
+fn an_engine_without_space_takes_the_reserve_for_what_the_log_has() {
+    let rig = small_disk();
+    let tree = rig.tree();
+    rig.own.engine.fail_next_apply(full());
+    try_put(&rig, tree, "a", Durability::Applied).unwrap();
+    assert_eq!(rig.rows(tree), ["a=1"]);
+    assert!(rig.transactions.is_low_on_space());
+    assert_reached(&["txn: applied with the reserve"]);
 }
 
 /// After a checkpoint on a full disk, the log is one segment that is nearly empty.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use arbor_base::invariants::assert_reached;
 use arbor_base::{Position, TreeId};
 use arbor_disk::{Disk, FaultyDisk};
 use arbor_engine::model::ModelEngine;
@@ -182,6 +183,7 @@ fn an_interrupted_sync_goes_on() {
         assert_eq!(synced.resumed, 0);
         follow(&other, &leader);
     }
+    assert_reached(&["txn: an initial sync continues"]);
 }
 
 /// A tree of several blocks, and a failure between two of them: what came is no tree, and the next attempt fetches all of it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use arbor_base::invariants::assert_reached;
 use arbor_base::{Position, TreeId};
 use arbor_engine::Engine;
 use arbor_txn::fetch::{Begun, Peer, PeerError, RowsChecksum, Source};
@@ -236,7 +237,7 @@ impl Peer for Meanwhile<'_> {
     }
 }
 
-/// A follower that nobody waits for, and a load of which it knows by an offer alone.
+/// A follower that no commit waits for, and a load of which it knows by an offer alone.
 fn offered() -> (Member, Member, Load) {
     let (leader, follower) = (Member::leader(quick()), Member::follower(quick()));
     let tree = leader.tree();
@@ -275,6 +276,7 @@ fn a_record_that_comes_while_its_load_is_being_fetched_waits_no_longer_than_that
     assert_eq!(follower.transactions.fetch_offered(&[load.tree.0], &peer, &never).unwrap(), 1);
     leader.begin_put(load.tree, "a", "1").unwrap().position();
     catches_up(&leader, &follower, load);
+    assert_reached(&["txn: a record refers to a load that is not here"]);
 }
 
 #[test]
@@ -294,6 +296,7 @@ fn an_offer_that_is_carried_out_late_brings_a_later_state() {
         }
         catches_up(&leader, &follower, load);
     }
+    assert_reached(&["txn: a load was fetched after the record that refers to it"]);
 }
 
 #[test]

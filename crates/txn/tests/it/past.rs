@@ -61,6 +61,7 @@ fn a_view_at_a_time_shows_what_a_snapshot_showed() {
         let (mut known, mut live, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..150 {
             change(&rig, &mut random, &mut known, &mut live);
+            rig.transactions.validate();
             let time = rig.transactions.time();
             states.push((time, state(&rig.transactions.read().unwrap(), &known)));
             match n % 40 {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{Rig, rows};
+use arbor_base::invariants::assert_reached;
 use arbor_base::{Random, TreeId};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{
@@ -87,6 +88,7 @@ fn a_writer_waits_for_the_decision() {
         assert!(writer.join().unwrap(), "it has read what was committed");
     });
     assert_eq!(rig.rows(tree), ["a=2"]);
+    assert_reached(&["txn: a commit waits for a prepared key"]);
 }
 
 #[test]
@@ -137,6 +139,7 @@ fn a_state_at_a_time_shows_what_has_a_commit_time_up_to_it() {
         open.put(tree, "c", "1");
         open.commit(Applied).unwrap();
     }
+    assert_reached(&["txn: a reader waits for a decision", "txn: a commit is laid over a state of before its record"]);
 }
 
 #[test]
@@ -150,7 +153,9 @@ fn a_crash_keeps_what_is_prepared_and_decided() {
         let mut own = rig.begin();
         own.put(tree, "c", "1");
         let (_, decided) = own.commit_deciding(id(3), b"others").unwrap();
+        rig.transactions.validate();
         let rig = crashed(&rig, options(), seed ^ random.clone().next_u64());
+        rig.transactions.validate();
         assert_eq!(rig.rows(tree), ["a=0", "c=1"]);
         assert!(put_conflicts(&rig, tree, "a") && put_conflicts(&rig, tree, "b"));
         let decision = rig.transactions.decision(&id(3)).unwrap().unwrap();
@@ -159,6 +164,7 @@ fn a_crash_keeps_what_is_prepared_and_decided() {
         rig.transactions.commit_prepared(&id(1), decided).unwrap();
         rig.transactions.abort_prepared(&id(2)).unwrap();
         rig.transactions.forget_decisions(&[id(3)]).unwrap();
+        rig.transactions.validate();
         let rig = crashed(&rig, options(), seed);
         assert_eq!(rig.rows(tree), ["a=1", "c=1"]);
         assert_eq!(rig.transactions.counter(COUNTER).unwrap(), 1);

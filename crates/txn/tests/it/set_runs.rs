@@ -212,6 +212,7 @@ impl Run {
     fn check(&mut self) {
         let seed = self.seed;
         for (number, member) in self.members.iter().enumerate() {
+            member.transactions.validate();
             let (position, text) = shown(member);
             let before = self.history.entry(position).or_insert_with(|| text.clone());
             assert_eq!(*before, text, "seed {seed}: member {number} shows another state at {position}");

@@ -1,7 +1,5 @@
 //! A commit path over the model engine and a log that survives its reopening.
 
-#![allow(dead_code)]
-
 use std::sync::Arc;
 
 use arbor_base::TreeId;
