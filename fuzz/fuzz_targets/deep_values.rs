@@ -3,7 +3,7 @@
 #![no_main]
 
 #[path = "../../crates/lang/tests/it/random/mod.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "this target needs a part of it")]
 mod random;
 
 use arbor_bson::{ArrayBuf, DEPTH_MAX, DocBuf, Value};
@@ -58,7 +58,7 @@ fn operand(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// Whether a client can send it: messages that nest deeper are refused before they are parsed.
+/// Returns true if a client can send it: messages that nest deeper are refused before they are parsed.
 fn is_message(doc: &DocBuf) -> bool {
     !doc.as_doc().is_deeper_than(DEPTH_MAX)
 }

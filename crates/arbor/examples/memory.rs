@@ -3,7 +3,7 @@
 //!
 //! Prints for each phase the operations per second, and the maximum of: bytes charged, bytes that could not be evicted, bytes
 //! requested from the allocator, bytes it reserved for them (size classes), and resident memory.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::path::Path;

@@ -16,7 +16,6 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// jemalloc reads its settings from this symbol: an arena for each processor and one for allocations from half a MiB on, freed pages
 /// back to the system after 200 ms. It is the C library's `malloc` too, so that RocksDB, WiredTiger and LMDB allocate here.
 // SAFETY: the name is jemalloc's for exactly this, a pointer to text that ends with a zero.
-#[allow(unsafe_code)]
 #[unsafe(export_name = "malloc_conf")]
 pub(crate) static SETTINGS: &[u8; 105] =
     b"percpu_arena:percpu,background_thread:true,dirty_decay_ms:200,muzzy_decay_ms:0,oversize_threshold:524288\0";
@@ -27,7 +26,6 @@ const LARGE_BYTES_MIN: usize = 512 << 10;
 /// Has allocations of half a MiB and more returned to the system when they are freed, instead of after 200 ms: a batch that grows
 /// by doubling leaves as much behind as it holds, and on a busy machine the thread that returns it may run late. It costs
 /// a page fault for each page of the next one, so it is for servers with a small memory limit. Returns false if jemalloc does not.
-#[allow(unsafe_code)]
 pub(crate) fn return_large_at_once() -> bool {
     let large = std::hint::black_box(Vec::<u8>::with_capacity(2 * LARGE_BYTES_MIN));
     let (mut address, mut arena, mut arena_bytes) = (large.as_ptr(), 0u32, size_of::<u32>());
@@ -56,7 +54,6 @@ pub(crate) fn return_large_at_once() -> bool {
 /// Disables this thread's cache of free memory. A thread keeps up to 0.75 MB in it, useless to one that waits for disks
 /// and is one of many: with 64 clients that was 145 MB in addition to a cache of 96 MB (2026-11-22). Network workers keep
 /// theirs: without it a read by `_id` costs a tenth more.
-#[allow(unsafe_code)]
 pub(crate) fn without_thread_cache() {
     let mut enabled = false;
     let value = (&raw mut enabled).cast();
@@ -67,7 +64,6 @@ pub(crate) fn without_thread_cache() {
 }
 
 /// Returns what is free to the system, of all arenas, instead of after 200 ms.
-#[allow(unsafe_code)]
 pub(crate) fn purge() {
     // `arena.<MALLCTL_ARENAS_ALL>.purge`
     let name = c"arena.4096.purge".as_ptr();
@@ -78,7 +74,6 @@ pub(crate) fn purge() {
 }
 
 /// Bytes that this thread has allocated, less what it has freed.
-#[allow(unsafe_code)]
 pub(crate) fn thread_allocated() -> u64 {
     thread_local!(static COUNTERS: [Option<&'static AtomicU64>; 2] = [c"thread.allocatedp", c"thread.deallocatedp"].map(counter));
     let read = |counter: Option<&AtomicU64>| counter.map_or(0, |counter| counter.load(Ordering::Relaxed));
@@ -86,7 +81,6 @@ pub(crate) fn thread_allocated() -> u64 {
 }
 
 /// A counter of this thread, which jemalloc keeps as long as the thread lives.
-#[allow(unsafe_code)]
 fn counter(name: &CStr) -> Option<&'static AtomicU64> {
     let mut place: *mut u64 = null_mut();
     let mut size = size_of::<*mut u64>();
@@ -98,7 +92,6 @@ fn counter(name: &CStr) -> Option<&'static AtomicU64> {
 }
 
 /// Bytes allocated, in active pages, resident, mapped and retained, of the whole process. Empty if jemalloc does not count them.
-#[allow(unsafe_code)]
 pub(crate) fn statistics() -> Vec<(&'static str, u64)> {
     let mut epoch = 1u64;
     // SAFETY: jemalloc reads one u64 from `epoch`, and brings its statistics up to date; the name ends with a zero.

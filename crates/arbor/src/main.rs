@@ -28,6 +28,7 @@
 //! | `version` | what this binary is |
 //! | `failure` | exit codes, as mongod's |
 
+#[allow(unsafe_code, reason = "jemalloc's interface is C")]
 mod allocator;
 mod audit;
 mod background;

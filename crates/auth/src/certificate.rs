@@ -169,8 +169,8 @@ impl Attribute {
             }
             Tag::T61String => Value::Text(value.data.iter().map(|byte| char::from(*byte)).collect()),
             Tag::BmpString => {
-                let units: Vec<u16> =
-                    value.data.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+                let (pairs, _) = value.data.as_chunks();
+                let units: Vec<u16> = pairs.iter().map(|pair| u16::from_be_bytes(*pair)).collect();
                 String::from_utf16(&units).map_or_else(|_| other(), Value::Text)
             }
             _ => other(),

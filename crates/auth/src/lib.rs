@@ -18,6 +18,8 @@
 //!
 //! **Invariant:** no password is kept: it is digested in the request that carries it, and its copies are overwritten.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 pub mod action;
 pub mod builtin;
 mod certificate;

@@ -11,7 +11,7 @@ pub struct Code(pub i32);
 
 macro_rules! codes {
     ($($constant:ident = $number:literal $name:literal),* $(,)?) => {
-        #[allow(missing_docs)]
+        #[expect(missing_docs, reason = "the names are MongoDB's")]
         impl Code {
             $(pub const $constant: Code = Code($number);)*
 

@@ -6,7 +6,6 @@
 //! that break it the iterator ends early and never panics).
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod credential;
 mod cursor;

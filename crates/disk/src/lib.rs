@@ -9,7 +9,6 @@
 //! - D3: [`Error::OutOfSpace`] is kept apart from every other failure, because callers continue after it.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod error;
 mod faulty;

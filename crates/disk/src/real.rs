@@ -208,7 +208,7 @@ impl File for RealFile {
         let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
-    #[allow(unsafe_code)] // neither std, rustix nor nix have this call
+    #[allow(unsafe_code, reason = "neither std, rustix nor nix have this call")]
     fn write_behind(&self, offset: u64, len: u64) -> Result<()> {
         let (fd, from, count) = (self.file.as_raw_fd(), offset as i64, len as i64);
         // SAFETY: the descriptor is open as long as `self` is, and the call touches no memory of this process.

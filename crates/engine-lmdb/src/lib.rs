@@ -21,7 +21,6 @@
 //!   again: writes are refused, reads see the state before that write ([`readers`]).
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod alarm;
 mod bulk;
@@ -36,6 +35,7 @@ mod files;
 mod keys;
 mod options;
 mod positions;
+#[allow(unsafe_code, reason = "the only calls of LMDB's C interface")]
 mod raw;
 mod readers;
 mod records;

@@ -189,7 +189,7 @@ impl Core {
     }
 
     pub(crate) fn compression_name(&self) -> &'static str {
-        COMPRESSIONS[self.compression.load(Ordering::Relaxed)].name
+        COMPRESSIONS.get(self.compression.load(Ordering::Relaxed)).expect("an index into COMPRESSIONS").name
     }
 
     /// Classifies a failed write or flush: no space, or the end of writing.

@@ -25,6 +25,8 @@
 //!   RocksDB's merge operator. So counts are estimates (the exact ones of collections are the ledger's, above the engine).
 //! - Compression is a choice of the engine, not of the tree: all trees share one column family.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod background;
 mod bulk;
 mod checkpoint;
@@ -39,6 +41,7 @@ mod option_string;
 mod options;
 mod parameters;
 mod published;
+#[allow(unsafe_code, reason = "the only calls of RocksDB's C interface")]
 mod raw;
 mod records;
 mod room;

@@ -15,7 +15,7 @@ use arbor_engine::{Error, Result};
 
 use crate::core::Core;
 use crate::option_string;
-use crate::options::{COMPRESSIONS, find_compression};
+use crate::options::find_compression;
 use crate::raw::c_text;
 
 /// Less would be a file per group.
@@ -47,8 +47,8 @@ impl Core {
                 Ok(())
             }
             "compression" => {
-                let (at, _) = find_compression(option_string::compression_name(value))?;
-                self.set_library_option(name, "compression", COMPRESSIONS[at].library)?;
+                let (at, compression) = find_compression(option_string::compression_name(value))?;
+                self.set_library_option(name, "compression", compression.library)?;
                 self.compression.store(at, Ordering::Relaxed);
                 Ok(())
             }
@@ -68,7 +68,7 @@ impl Core {
             "cacheBytes" => Some(self.db.cache_bytes_max().to_string()),
             "cacheUsedBytes" => Some(self.db.cache_bytes().to_string()),
             "memtableBytes" | "write_buffer_size" => Some(self.memtable_bytes.load(Ordering::Relaxed).to_string()),
-            "compression" => Some(COMPRESSIONS[self.compression.load(Ordering::Relaxed)].name.to_owned()),
+            "compression" => Some(self.compression_name().to_owned()),
             _ => None,
         }
     }

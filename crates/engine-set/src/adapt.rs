@@ -57,7 +57,8 @@ impl EngineSet {
             for (index, op) in batch.ops.iter().enumerate() {
                 let Some(other) = adapter.op(op, batch.position)? else { continue };
                 let all = adapted.get_or_insert_with(|| batches.to_vec());
-                all[at].ops[index] = other;
+                let place = all.get_mut(at).and_then(|batch| batch.ops.get_mut(index));
+                *place.expect("the copy has every operation") = other;
             }
         }
         Ok(adapted.map_or(Cow::Borrowed(batches), Cow::Owned))

@@ -15,21 +15,21 @@ use arbor_engine::{Batch, Error, Result};
 
 use crate::gate::{Gate, MemberEngine, Members};
 use crate::plan::Plan;
-use crate::routes::{Index, PartialGroup};
+use crate::routes::{HOME, Index, PartialGroup};
 
 /// Requires the writer lock. `lenient`: see [`Plan::of`].
 pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result<()> {
     let position = gate.position();
-    let fresh = &batches[batches.partition_point(|batch| batch.position <= position)..];
+    let (_, fresh) = batches.split_at(batches.partition_point(|batch| batch.position <= position));
     let Some(last) = fresh.last().map(|batch| batch.position) else { return Ok(()) };
     assert!(fresh.is_sorted_by(|one, next| one.position <= next.position), "batches come in the order of the log");
     let members = gate.read();
     let plan = Plan::of(fresh, &members, lenient)?;
     let alone = plan.concerned.len() <= 1 && plan.moves.is_empty() && members.routes.partial.is_none();
     if alone && !gate.has_waiting_readers() {
-        let engine = plan.concerned.first().map(|&index| members.list[index].clone());
+        let concerned = plan.concerned.first().map(|index| (*index, members.member(*index).clone()));
         drop(members);
-        engine.map_or(Ok(()), |member| hand_to(&member, &plan, plan.concerned[0]))?;
+        concerned.map_or(Ok(()), |(index, member)| hand_to(&member, &plan, index))?;
         debug_assert!(gate.position() == position, "only one group is applied at a time");
         gate.set_position(last);
     } else {
@@ -45,7 +45,7 @@ pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result
 fn apply_behind(members: &mut Members, plan: &Plan<'_>) -> Result<()> {
     let mut done = Vec::new();
     for &index in &plan.concerned {
-        if let Err(error) = hand_to(&members.list[index], plan, index) {
+        if let Err(error) = hand_to(members.member(index), plan, index) {
             members.note_partial_group(plan, &done, &error);
             return Err(error);
         }
@@ -95,7 +95,7 @@ impl Members {
         let full = matches!(error, Error::OutOfSpace { .. });
         let context = format!("a transaction over several engines is not whole yet: {error}");
         let partial = PartialGroup { trees: plan.trees_in(done).collect(), full, context };
-        assert!(!done.contains(&0), "the home is the last member of a group, so it is never ahead of another one");
+        assert!(!done.contains(&HOME), "the home is the last member of a group, so it is never ahead of another one");
         Arc::make_mut(&mut self.routes).partial = Some(partial);
     }
 }

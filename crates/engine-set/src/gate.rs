@@ -37,6 +37,10 @@ impl Members {
     pub(crate) fn index_of(&self, name: &str) -> Option<Index> {
         self.list.iter().position(|member| member.name == name)
     }
+
+    pub(crate) fn member(&self, index: Index) -> &MemberEngine {
+        self.list.get(index).expect("an index leads to a member")
+    }
 }
 
 pub(crate) struct Gate {

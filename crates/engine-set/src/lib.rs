@@ -35,6 +35,8 @@
 //! where the replay begins; the others pass over what they have. On the way a batch may change trees that its member,
 //! being further, has dropped already: up to the highest position such changes are left out.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod adapt;
 mod apply;
 mod gate;

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use crate::gate::{Gate, MemberEngine, Members};
 use crate::kind::{self, Kind};
 use crate::roster::Roster;
-use crate::routes::{Index, Lost, Routes};
+use crate::routes::{HOME, Index, Lost, Routes};
 use crate::set::EngineSet;
 
 impl EngineSet {
@@ -44,9 +44,9 @@ impl EngineSet {
         let several = list.len() > 1 || !lost.is_empty();
         let lenient = if lost.is_empty() { highest } else { Position(u64::MAX) };
         let trees = if several { routes_of(&list)? } else { HashMap::new() };
-        let home = list[0].engine.clone();
-        let routes = Arc::new(Routes { trees, partial: None, lost });
-        let gate = Gate::new(Members { list, routes }, lowest);
+        let members = Members { list, routes: Arc::new(Routes { trees, partial: None, lost }) };
+        let home = members.member(HOME).engine.clone();
+        let gate = Gate::new(members, lowest);
         Ok(EngineSet::new(
             home,
             several,
@@ -75,7 +75,7 @@ impl EngineSet {
         if let Some(lost) = members.routes.lost.iter().find(|lost| lost.name == name) {
             return Err(Error::Unavailable { engine: name.to_owned(), reason: lost.reason.clone(), tree: None });
         }
-        Ok(members.index_of(name).map(|index| members.list[index].engine.clone()))
+        Ok(members.index_of(name).map(|index| members.member(index).engine.clone()))
     }
 
     fn join(&self, joining: &Joining, kind: &Kind) -> Result<Arc<dyn Engine>> {

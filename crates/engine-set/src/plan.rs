@@ -160,17 +160,17 @@ impl Planner<'_> {
                 (None, _) => return Err(not_a_member(name)),
             },
         };
-        self.members.list[target].engine.check_options(&options.without_engine())?;
+        self.members.member(target).engine.check_options(&options.without_engine())?;
         Ok(Some(target))
     }
 
     fn elsewhere(&self, tree: TreeId, found: Index) -> Error {
-        let reason = format!("tree {tree} lives in the engine {}", self.members.list[found].name);
+        let reason = format!("tree {tree} lives in the engine {}", self.members.member(found).name);
         Error::InvalidOption { name: arbor_engine::ENGINE_SETTING.to_owned(), reason }
     }
 
     fn check_update(&self, op: &Op, member: Index) -> Result<()> {
-        let member = &self.members.list[member];
+        let member = self.members.member(member);
         if matches!(op, Op::Update { .. }) && !member.engine.capabilities().update_messages {
             return Err(Error::no_updates(member.name));
         }

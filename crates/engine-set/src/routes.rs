@@ -4,8 +4,10 @@ use arbor_base::TreeId;
 use arbor_engine::{Error, Result};
 use hashbrown::{HashMap, HashSet};
 
-/// Index of a member; the home is 0.
+/// Index of a member.
 pub(crate) type Index = usize;
+
+pub(crate) const HOME: Index = 0;
 
 /// Trees with fixed ids live in the home: the ledger and the catalogue.
 pub(crate) const FIXED_TREES_END: u64 = 16;

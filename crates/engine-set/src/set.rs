@@ -17,6 +17,7 @@ use crate::gate::{Gate, MemberEngine};
 use crate::kind::Kind;
 use crate::open::Joining;
 use crate::plan::{not_a_member, stripped};
+use crate::routes::HOME;
 use crate::{apply, kind};
 
 /// See the crate. Dropping it drops the members.
@@ -74,13 +75,13 @@ impl EngineSet {
     }
 
     pub(crate) fn home_name(&self) -> &'static str {
-        self.gate.read().list[0].name
+        self.gate.read().member(HOME).name
     }
 
     /// The member that has the tree. `None`: there is no such tree, or the home is the only member.
     pub(crate) fn place_of(&self, tree: TreeId) -> Option<&'static str> {
         let members = self.gate.read();
-        members.routes.trees.get(&tree).map(|index| members.list[*index].name)
+        members.routes.trees.get(&tree).map(|index| members.member(*index).name)
     }
 
     pub(crate) fn is_several(&self) -> bool {
@@ -97,13 +98,13 @@ impl EngineSet {
             return Ok(self.home.clone());
         }
         let members = self.gate.read();
-        Ok(members.list[members.routes.find(tree)?].engine.clone())
+        Ok(members.member(members.routes.find(tree)?).engine.clone())
     }
 
     fn named(&self, name: &str) -> Result<MemberEngine> {
         let members = self.gate.read();
         let index = members.index_of(name);
-        index.map(|index| members.list[index].clone()).ok_or_else(|| {
+        index.map(|index| members.member(index).clone()).ok_or_else(|| {
             let reason = "it is not open".to_owned();
             Error::Unavailable { engine: name.to_owned(), reason, tree: None }
         })
@@ -295,8 +296,7 @@ impl Engine for EngineSet {
 
     fn engine_of(&self, tree: TreeId) -> &'static str {
         let members = self.gate.read();
-        let index = members.routes.trees.get(&tree).copied().unwrap_or(0);
-        members.list[index].name
+        members.member(members.routes.trees.get(&tree).copied().unwrap_or(HOME)).name
     }
 
     fn check_tree(&self, tree: TreeId) -> Result<()> {
@@ -320,7 +320,7 @@ impl Engine for EngineSet {
             if let Some(lost) = members.routes.lost.iter().find(|lost| lost.name == name) {
                 return MemberState::Unavailable { reason: lost.reason.clone() };
             }
-            match members.index_of(name).map(|index| &members.list[index].engine) {
+            match members.index_of(name).map(|index| &members.member(index).engine) {
                 // It has everything up to the set's position that concerns it (S2).
                 Some(engine) => {
                     let applied = engine.applied().max(self.applied());

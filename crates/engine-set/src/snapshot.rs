@@ -49,7 +49,8 @@ impl MemberView {
 
 impl SetSnapshot {
     fn of(&self, tree: TreeId) -> Result<&dyn Snapshot> {
-        self.members[self.routes.readable(tree)?].of(tree)
+        let member = self.members.get(self.routes.readable(tree)?);
+        member.expect("an index leads to a member").of(tree)
     }
 }
 

@@ -34,6 +34,8 @@
 //! - Making a tree syncs WiredTiger's metadata (a few fsyncs); what it makes before a crash that loses the batch is
 //!   dropped at open.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod bulk;
 mod checkpoint;
 mod compact;
@@ -50,6 +52,7 @@ mod pacer;
 mod pool;
 mod probe;
 mod published;
+#[allow(unsafe_code, reason = "the only calls of WiredTiger's C interface")]
 mod raw;
 mod reading;
 mod records;

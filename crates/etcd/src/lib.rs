@@ -14,6 +14,8 @@
 //!
 //! Safety comes from comparing revisions alone: no lease, no lock, and watches are hints.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod coordinator;
 mod gateway;
 mod keeper;

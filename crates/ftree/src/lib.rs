@@ -77,7 +77,6 @@
 //! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod apply;
 pub mod blob;

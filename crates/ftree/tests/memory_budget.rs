@@ -1,7 +1,7 @@
 //! Charges stay within the budget, and so does what was asked of the allocator: a random load of many times
 //! the budget with concurrent reads and scans, and many small trees.
 //! A binary of its own: the allocator counts for the whole process.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;

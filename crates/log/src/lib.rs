@@ -45,7 +45,6 @@
 //! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod cuts;
 mod cutting;

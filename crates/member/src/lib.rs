@@ -24,6 +24,8 @@
 //! - D2: nothing is appended between the begin of a hand-over and its end.
 //! - D3: an action that cannot be carried out ends the process: what was promised in its name is not known.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod dial;
 mod driver;
 mod event;

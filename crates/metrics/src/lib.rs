@@ -11,7 +11,6 @@
 //! Nothing is counted here: every number comes from [`Source::statistics`].
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod console;
 pub mod flight;

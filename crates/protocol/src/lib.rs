@@ -19,7 +19,6 @@
 //! | `log` | JSON log lines in MongoDB's layout |
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 pub mod arguments;
 pub mod cluster_time;

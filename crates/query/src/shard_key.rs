@@ -1,10 +1,10 @@
 //! The values of a shard key that a filter permits, for a router that chooses shards.
 
 use arbor_bson::{Doc, ValueRef};
-use arbor_lang::{Collation, Filter};
+use arbor_lang::Filter;
 use arbor_store::{FieldKind, hash_of};
 
-use crate::plan::{IndexPart, IndexShape, IndexSource, key_spans};
+use crate::plan::{IndexPart, IndexShape, key_spans};
 
 /// Keys from `low` on and below `high`, in the order of KeyStrings. `point`: the whole key is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +26,7 @@ pub fn shard_key_spans(filter: &Filter, key: Doc<'_>) -> Vec<KeySpan> {
         descending: false,
         arrays: 0,
     };
-    let shape = IndexShape {
-        name: String::new(),
-        parts: key.iter().map(part).collect(),
-        unique: false,
-        sparse: false,
-        collation: Collation::simple(),
-        partial: None,
-        clustering: false,
-        geo: None,
-        source: IndexSource::Records,
-    };
+    let shape = IndexShape::plain(String::new(), key.iter().map(part).collect());
     let spans = key_spans(&shape, filter, SPANS_MAX);
     spans.into_iter().map(|span| KeySpan { low: span.low, high: span.high, point: span.point }).collect()
 }

@@ -24,7 +24,6 @@
 //! | `balancer/` | the balancer, which is on the config servers |
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod administration;
 mod balancer;

@@ -24,6 +24,8 @@
 //! reader that waits for a disk holds up no other connection. A connection is one task and runs one request at a time.
 //! No lock is taken per request that runs on a worker; the pool has one.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod addresses;
 mod bell;
 mod connection;

@@ -199,7 +199,7 @@ impl<'v> OrderCursor<'v> {
         self.moved(valid)
     }
 
-    #[allow(clippy::should_implement_trait)]
+    #[expect(clippy::should_implement_trait, reason = "moves, and lends the row")]
     pub fn next(&mut self) -> Result<bool> {
         let valid = self.order.next()?;
         self.moved(valid)

@@ -17,6 +17,8 @@
 //! | `open_transaction.rs` | transactions of several statements |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod build;
 mod capped;
 mod catalogue;

@@ -14,7 +14,6 @@
 //! | `reply` | answers written into a caller's buffer |
 //! | `error` | what can be wrong with a frame, by what the server does about it |
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod bytes;
 pub mod compress;

@@ -30,7 +30,6 @@ impl<'a> Decoder<'a> {
         self.bytes
     }
 
-    #[allow(clippy::should_implement_trait)] // takes the direction
     pub fn next(&mut self, descending: bool) -> Result<Value, Error> {
         let mut reader = Reader::new(self.bytes, descending);
         let value = component(&mut reader, &mut self.types)?;

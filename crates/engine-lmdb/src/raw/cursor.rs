@@ -1,5 +1,4 @@
 //! A position in the database.
-#![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};

@@ -1,5 +1,4 @@
 //! One LMDB environment.
-#![allow(unsafe_code)]
 
 use std::ffi::CString;
 use std::fs::File;

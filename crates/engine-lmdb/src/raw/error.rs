@@ -24,7 +24,6 @@ pub(super) fn error(code: c_int, what: &str) -> Error {
     }
 }
 
-#[allow(unsafe_code)]
 fn text(code: c_int) -> String {
     // SAFETY: mdb_strerror returns a static NUL-terminated string for every code.
     let text = unsafe { std::ffi::CStr::from_ptr(ffi::mdb_strerror(code)) };

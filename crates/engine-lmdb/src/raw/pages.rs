@@ -14,7 +14,6 @@
 //! | 4 | 2 | branch: high part of the child's page number |
 //! | 6 | 2 | bytes of the key |
 //! | 8 | | the key (empty in a branch's first node) |
-#![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 

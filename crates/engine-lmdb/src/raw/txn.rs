@@ -1,5 +1,4 @@
 //! Read and write transactions.
-#![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 use std::ops::Deref;

@@ -21,14 +21,12 @@ pub(super) fn chars(bytes: &[u8]) -> *const c_char {
 }
 
 impl WriteBatch {
-    #[allow(unsafe_code)]
     pub(crate) fn new() -> WriteBatch {
         // SAFETY: R1.
         let batch = unsafe { ffi::rocksdb_writebatch_create() };
         WriteBatch { batch, bytes: 0, largest: 0 }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn put(&mut self, content: Content, key: &[u8], value: &[u8]) {
         self.bytes += (key.len() + value.len()) as u64 + ROW_OVERHEAD_BYTES;
         self.largest = self.largest.max(value.len() as u64);
@@ -43,7 +41,6 @@ impl WriteBatch {
     }
 
     /// An update message. Requires: the database was opened with a function for them.
-    #[allow(unsafe_code)]
     pub(crate) fn update(&mut self, content: Content, key: &[u8], update: &[u8]) {
         let row = content.row(key);
         self.bytes += (key.len() + update.len()) as u64 + ROW_OVERHEAD_BYTES;
@@ -51,7 +48,6 @@ impl WriteBatch {
         unsafe { ffi::rocksdb_writebatch_merge(self.batch, chars(&row), row.len(), chars(update), update.len()) }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn delete(&mut self, content: Content, key: &[u8]) {
         let row = content.row(key);
         self.bytes += key.len() as u64 + ROW_OVERHEAD_BYTES;
@@ -60,7 +56,6 @@ impl WriteBatch {
     }
 
     /// Requires: `from < to`. Both with the content's prefix.
-    #[allow(unsafe_code)]
     pub(crate) fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         debug_assert!(from < to);
         self.bytes += (from.len() + to.len()) as u64 + ROW_OVERHEAD_BYTES;
@@ -70,7 +65,6 @@ impl WriteBatch {
 }
 
 impl Drop for WriteBatch {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_writebatch_destroy(self.batch) }

@@ -28,14 +28,11 @@ pub(crate) struct Db {
 }
 
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Send for Db {}
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Sync for Db {}
 
 impl Db {
-    #[allow(unsafe_code)]
     pub(crate) fn open(dir: &Path, options: &RocksOptions) -> Result<Db> {
         available()?;
         let settings = Settings::new(dir, options)?;
@@ -60,14 +57,12 @@ impl Db {
     }
 
     /// All of the batch or nothing.
-    #[allow(unsafe_code)]
     pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
         // SAFETY: R1.
         checked(&self.dir, "write", |error| unsafe { ffi::rocksdb_write(self.db, self.write, batch.batch, error) })
     }
 
     /// The value of a row; `key` is with its content's prefix.
-    #[allow(unsafe_code)]
     pub(crate) fn get(&self, key: &[u8], snapshot: Option<&RawSnapshot>) -> Result<Option<Vec<u8>>> {
         let read = snapshot.map_or(self.read, |snapshot| snapshot.read);
         // SAFETY: R1, R2, R4.
@@ -94,7 +89,6 @@ impl Db {
     }
 
     /// The last key of all contents.
-    #[allow(unsafe_code)]
     pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
         // SAFETY: R1; the key's bytes are copied before the iterator goes.
         unsafe {
@@ -112,7 +106,6 @@ impl Db {
     }
 
     /// Seals the memtable and begins to write it; returns before it is written.
-    #[allow(unsafe_code)]
     pub(crate) fn begin_flush(&self) -> Result<()> {
         // SAFETY: R1; the options are destroyed after the call.
         unsafe {
@@ -125,7 +118,6 @@ impl Db {
     }
 
     /// Returns an integer property of RocksDB; 0 if it has none by that name.
-    #[allow(unsafe_code)]
     pub(crate) fn property(&self, name: &CStr) -> u64 {
         let mut value = 0;
         // SAFETY: R1; the name ends with a zero byte.
@@ -136,14 +128,12 @@ impl Db {
     }
 
     /// A report of RocksDB; empty if it has none by that name.
-    #[allow(unsafe_code)]
     pub(crate) fn report(&self, name: &CStr) -> String {
         // SAFETY: R1; the name ends with a zero byte.
         owned_text(unsafe { ffi::rocksdb_property_value(self.db, name.as_ptr()) })
     }
 
     /// RocksDB's counters as text; empty unless they are on.
-    #[allow(unsafe_code)]
     pub(crate) fn counters(&self) -> String {
         // SAFETY: R1, R3.
         owned_text(unsafe { ffi::rocksdb_options_statistics_get_string(self.settings.options) })
@@ -162,7 +152,6 @@ impl Db {
     }
 
     /// Changes an option of the running database.
-    #[allow(unsafe_code)]
     pub(crate) fn set_option(&self, name: &CStr, value: &CStr) -> Result<()> {
         let (names, values) = ([name.as_ptr()], [value.as_ptr()]);
         // SAFETY: R1; one name and one value, which end with zero bytes and are copied.
@@ -172,7 +161,6 @@ impl Db {
     }
 
     /// Bytes of table files between two keys, about; memtables are not counted.
-    #[allow(unsafe_code)]
     pub(crate) fn file_bytes(&self, from: &[u8], to: &[u8]) -> Result<u64> {
         let (starts, ends) = ([chars(from)], [chars(to)]);
         let mut sizes = [0];
@@ -195,7 +183,6 @@ impl Db {
     }
 
     /// Removes the files that hold rows of this content only, from all snapshots too and at once durably.
-    #[allow(unsafe_code)]
     pub(crate) fn delete_files(&self, content: Content) -> Result<()> {
         let (from, to) = (content.prefix(), content.end());
         // SAFETY: R1, R2.
@@ -207,7 +194,6 @@ impl Db {
     /// Rewrites the files that hold rows from `from` to `to`, both with the content's prefix and both included. Returns
     /// when it is done or cancelled; what fails is counted by RocksDB as a background error. RocksDB flushes the
     /// memtable first if it has a row in the range: the caller sees to it that this is lawful.
-    #[allow(unsafe_code)]
     pub(crate) fn compact(&self, from: &[u8], to: &[u8]) {
         // SAFETY: R1, R2; the options are destroyed after the call.
         unsafe {
@@ -220,13 +206,11 @@ impl Db {
     }
 
     /// Cancels the compactions that [`Db::compact`] runs, and makes all later ones return at once until they are allowed.
-    #[allow(unsafe_code)]
     pub(crate) fn cancel_compactions(&self) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_disable_manual_compaction(self.db) }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn allow_compactions(&self) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_enable_manual_compaction(self.db) }
@@ -237,7 +221,6 @@ impl Db {
     }
 
     /// Takes finished files over, durably. Never flushes a memtable for it: that would pass the log's barrier.
-    #[allow(unsafe_code)]
     pub(crate) fn ingest(&self, files: &[PathBuf]) -> Result<()> {
         let names = files.iter().map(|path| c_path(path)).collect::<Result<Vec<_>>>()?;
         let names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
@@ -256,7 +239,6 @@ impl Db {
 }
 
 /// A text that RocksDB made for its caller.
-#[allow(unsafe_code)]
 fn owned_text(text: *mut c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -282,7 +264,6 @@ fn in_use(dir: &Path, error: Error) -> Error {
 }
 
 impl Drop for Db {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1, R4.
         unsafe {
@@ -301,14 +282,11 @@ pub(crate) struct RawSnapshot {
 }
 
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Send for RawSnapshot {}
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Sync for RawSnapshot {}
 
 impl RawSnapshot {
-    #[allow(unsafe_code)]
     pub(crate) fn new(db: &Arc<Db>) -> RawSnapshot {
         // SAFETY: R1.
         unsafe {
@@ -326,7 +304,6 @@ impl RawSnapshot {
 }
 
 impl Drop for RawSnapshot {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1, R4.
         unsafe {

@@ -15,7 +15,6 @@ pub(super) fn checked<T>(dir: &Path, what: &str, call: impl FnOnce(*mut *mut c_c
 }
 
 /// Like `checked`, but with RocksDB's text as the error.
-#[allow(unsafe_code)]
 pub(super) fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::Result<T, String> {
     let mut message: *mut c_char = ptr::null_mut();
     let answer = call(&mut message);

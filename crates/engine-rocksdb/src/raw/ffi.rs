@@ -1,7 +1,7 @@
 //! RocksDB's C interface, as far as the adapter uses it. The library is loaded when it is first needed, and stays.
 //!
 //! - R5: [`loaded`] returned `Ok` before any other function here is called: [`super::Db::open`] and the check of options see to it.
-#![allow(unsafe_code, non_camel_case_types, non_snake_case)]
+#![allow(non_camel_case_types, non_snake_case, reason = "the names are those of RocksDB's header")]
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::sync::OnceLock;
@@ -60,7 +60,7 @@ macro_rules! functions {
 
         $(
             #[inline]
-            #[allow(clippy::too_many_arguments)]
+            #[allow(clippy::too_many_arguments, reason = "as many as the C function has")]
             pub(crate) unsafe extern "C" fn $name($($argument: $type),*) $(-> $returned)? {
                 let Some(Ok(functions)) = FUNCTIONS.get() else { unreachable!("R5: RocksDB is loaded before it is called") };
                 // SAFETY: as the caller's.

@@ -24,38 +24,36 @@ pub(crate) struct Rows<'d> {
 }
 
 // SAFETY: R3; `&mut self` moves it, and reads of key and value change nothing.
-#[allow(unsafe_code)]
 unsafe impl Send for Rows<'_> {}
 
 impl<'d> Rows<'d> {
-    #[allow(unsafe_code)]
     pub(super) fn new(db: &'d Db, content: Content, snapshot: Option<&'d RawSnapshot>) -> Rows<'d> {
         let bounds = Box::new([content.prefix(), content.end()]);
+        let [lower, upper] = &*bounds;
         // SAFETY: R1, R4; the bounds are on the heap and dropped after the iterator.
         unsafe {
             let read = ffi::rocksdb_readoptions_create();
             if let Some(snapshot) = snapshot {
                 ffi::rocksdb_readoptions_set_snapshot(read, snapshot.pointer());
             }
-            ffi::rocksdb_readoptions_set_iterate_lower_bound(read, chars(&bounds[0]), 8);
-            ffi::rocksdb_readoptions_set_iterate_upper_bound(read, chars(&bounds[1]), 8);
+            ffi::rocksdb_readoptions_set_iterate_lower_bound(read, chars(lower), 8);
+            ffi::rocksdb_readoptions_set_iterate_upper_bound(read, chars(upper), 8);
             let iterator = ffi::rocksdb_create_iterator(db.pointer(), read);
             Rows { iterator, read, bounds, dir: db.dir(), place: PhantomData }
         }
     }
 
     fn row(&self, key: &[u8]) -> Vec<u8> {
-        [&self.bounds[0], key].concat()
+        let [lower, _] = &*self.bounds;
+        [lower, key].concat()
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn valid(&self) -> bool {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_iter_valid(self.iterator) != 0 }
     }
 
     /// Skips leftovers of ended rows. An iterator that ran off an end and one that failed look alike.
-    #[allow(unsafe_code)]
     fn arrived(&mut self, step: unsafe extern "C" fn(*mut ffi::rocksdb_iterator_t)) -> Result<bool> {
         while self.valid() {
             if !self.slice(ffi::rocksdb_iter_value).is_empty() {
@@ -70,7 +68,6 @@ impl<'d> Rows<'d> {
     }
 
     /// To the first row with `key >= target`.
-    #[allow(unsafe_code)]
     pub(crate) fn seek(&mut self, target: &[u8]) -> Result<bool> {
         let target = self.row(target);
         // SAFETY: R1, R2.
@@ -79,7 +76,6 @@ impl<'d> Rows<'d> {
     }
 
     /// To the last row with `key <= target`.
-    #[allow(unsafe_code)]
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<bool> {
         let target = self.row(target);
         // SAFETY: R1, R2.
@@ -87,7 +83,6 @@ impl<'d> Rows<'d> {
         self.arrived(ffi::rocksdb_iter_prev)
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn last(&mut self) -> Result<bool> {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_iter_seek_to_last(self.iterator) }
@@ -95,7 +90,6 @@ impl<'d> Rows<'d> {
     }
 
     /// From nowhere it goes nowhere.
-    #[allow(unsafe_code)]
     pub(crate) fn next(&mut self) -> Result<bool> {
         if !self.valid() {
             return Ok(false);
@@ -105,7 +99,6 @@ impl<'d> Rows<'d> {
         self.arrived(ffi::rocksdb_iter_next)
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn prev(&mut self) -> Result<bool> {
         if !self.valid() {
             return Ok(false);
@@ -123,7 +116,6 @@ impl<'d> Rows<'d> {
         value_of(self.slice(ffi::rocksdb_iter_value)).expect("I2: it is on a row that is there")
     }
 
-    #[allow(unsafe_code)]
     fn slice(&self, get: unsafe extern "C" fn(*const ffi::rocksdb_iterator_t, *mut usize) -> *const c_char) -> &[u8] {
         assert!(self.valid(), "cursor contract: key and value only while the cursor is on an entry");
         let mut length = 0;
@@ -136,7 +128,6 @@ impl<'d> Rows<'d> {
 }
 
 impl Drop for Rows<'_> {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1; the iterator goes before its options.
         unsafe {

@@ -46,14 +46,11 @@ pub(super) struct Settings {
 }
 
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Send for Settings {}
 // SAFETY: R3; nothing changes the options after `new`.
-#[allow(unsafe_code)]
 unsafe impl Sync for Settings {}
 
 impl Settings {
-    #[allow(unsafe_code)]
     pub(super) fn new(dir: &Path, chosen: &RocksOptions) -> Result<Settings> {
         // SAFETY: R1.
         let mut settings = unsafe {
@@ -68,7 +65,6 @@ impl Settings {
         Ok(settings)
     }
 
-    #[allow(unsafe_code)]
     fn set_tables(&self) {
         // SAFETY: R1; the options copy the block options. The filter policy belongs to these from the call that sets it.
         unsafe {
@@ -84,7 +80,6 @@ impl Settings {
         }
     }
 
-    #[allow(unsafe_code)]
     fn set_sizes(&self, chosen: &RocksOptions) -> Result<()> {
         let compression = compression_number(&chosen.compression)?;
         let options = self.options;
@@ -113,7 +108,6 @@ impl Settings {
         Ok(())
     }
 
-    #[allow(unsafe_code)]
     fn set_updates(&mut self, chosen: &RocksOptions) {
         let Some(function) = &chosen.updates else { return };
         self.filter = updates::filter();
@@ -126,7 +120,6 @@ impl Settings {
     }
 
     /// The user's options come on top, those that the adapter needs last.
-    #[allow(unsafe_code)]
     fn set_by_name(&mut self, dir: &Path, chosen: &RocksOptions) -> Result<()> {
         let mut text = String::new();
         for (name, value) in &chosen.library {
@@ -150,19 +143,16 @@ impl Settings {
         Ok(())
     }
 
-    #[allow(unsafe_code)]
     pub(super) fn cache_bytes(&self) -> u64 {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_cache_get_usage(self.cache) as u64 }
     }
 
-    #[allow(unsafe_code)]
     pub(super) fn cache_bytes_max(&self) -> u64 {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_cache_get_capacity(self.cache) as u64 }
     }
 
-    #[allow(unsafe_code)]
     pub(super) fn set_cache_bytes(&self, bytes: usize) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_cache_set_capacity(self.cache, bytes) }
@@ -174,7 +164,6 @@ impl Settings {
 ///
 /// # Safety
 /// As R1; the caller owns the cache.
-#[allow(unsafe_code)]
 unsafe fn new_cache(bytes: usize) -> *mut ffi::rocksdb_cache_t {
     let parts_bits = (bytes / CACHE_PART_BYTES).checked_ilog2().unwrap_or(0).min(CACHE_PARTS_BITS_MAX);
     // SAFETY: R1; the cache copies the options.
@@ -189,7 +178,6 @@ unsafe fn new_cache(bytes: usize) -> *mut ffi::rocksdb_cache_t {
 }
 
 impl Drop for Settings {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1; the database is closed by now.
         unsafe {
@@ -207,7 +195,6 @@ pub(crate) fn c_text(text: &str) -> Result<CString> {
 }
 
 /// Checks that RocksDB takes an option, by its own name, with this value. Errors: its answer.
-#[allow(unsafe_code)]
 pub(crate) fn check_option(name: &str, value: &str) -> std::result::Result<(), String> {
     available().map_err(|error| error.to_string())?;
     let text = c_text(&format!("{name}={value};")).map_err(|error| error.to_string())?;

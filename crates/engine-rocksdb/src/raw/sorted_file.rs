@@ -28,11 +28,9 @@ pub(crate) struct SortedFile<'d> {
 }
 
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Send for SortedFile<'_> {}
 
 impl<'d> SortedFile<'d> {
-    #[allow(unsafe_code)]
     pub(super) fn create(dir: &'d Path, settings: &Settings, path: &Path) -> Result<SortedFile<'d>> {
         let name = c_path(path)?;
         // SAFETY: R1, R2; the writer copies both options.
@@ -49,7 +47,6 @@ impl<'d> SortedFile<'d> {
     }
 
     /// Requires: keys rise strictly.
-    #[allow(unsafe_code)]
     pub(crate) fn put(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<()> {
         let key = content.row(key);
         self.stored.clear();
@@ -63,7 +60,6 @@ impl<'d> SortedFile<'d> {
     }
 
     /// Writes and syncs the end of the file. Requires: it holds a row.
-    #[allow(unsafe_code)]
     pub(crate) fn finish(self) -> Result<()> {
         // SAFETY: R1.
         checked(self.dir, "bulk load", |error| unsafe { ffi::rocksdb_sstfilewriter_finish(self.writer, error) })
@@ -71,7 +67,6 @@ impl<'d> SortedFile<'d> {
 }
 
 impl Drop for SortedFile<'_> {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1.
         unsafe {

@@ -19,7 +19,6 @@ const OPERATOR: &std::ffi::CStr = c"arbor.updates";
 const FILTER: &std::ffi::CStr = c"arbor.ended-rows";
 
 /// The options that take the operator own it.
-#[allow(unsafe_code)]
 pub(super) fn operator(updates: &Function) -> *mut ffi::rocksdb_mergeoperator_t {
     let state = Box::into_raw(Box::new(updates.clone())).cast();
     // SAFETY: the state is freed once, by `free_function`, when RocksDB destroys the operator.
@@ -36,33 +35,27 @@ pub(super) fn operator(updates: &Function) -> *mut ffi::rocksdb_mergeoperator_t 
 }
 
 /// Removes stored values without any byte. Owned by the caller; outlives the database.
-#[allow(unsafe_code)]
 pub(super) fn filter() -> *mut ffi::rocksdb_compactionfilter_t {
     // SAFETY: no state, so nothing to free.
     unsafe { ffi::rocksdb_compactionfilter_create(ptr::null_mut(), Some(keep), Some(is_ended), Some(filter_name)) }
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn operator_name(_: *mut c_void) -> *const c_char {
     OPERATOR.as_ptr()
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn filter_name(_: *mut c_void) -> *const c_char {
     FILTER.as_ptr()
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn keep(_: *mut c_void) {}
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn free_function(state: *mut c_void) {
     // SAFETY: made by `operator`.
     drop(unsafe { Box::from_raw(state.cast::<Function>()) });
 }
 
 /// Returns the result of a merge: bytes that RocksDB copies and hands back to `free_bytes`.
-#[allow(unsafe_code)]
 fn answer(bytes: Option<Vec<u8>>, success: *mut c_uchar, length: *mut usize) -> *mut c_char {
     let found = c_uchar::from(bytes.is_some());
     let bytes = bytes.unwrap_or_default().into_boxed_slice();
@@ -74,14 +67,12 @@ fn answer(bytes: Option<Vec<u8>>, success: *mut c_uchar, length: *mut usize) -> 
     Box::into_raw(bytes).cast()
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn free_bytes(_: *mut c_void, bytes: *const c_char, length: usize) {
     // SAFETY: made by `answer` with this length.
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(bytes.cast_mut().cast::<u8>(), length)) });
 }
 
 /// Requires: `length` readable bytes, unless it is zero.
-#[allow(unsafe_code)]
 unsafe fn bytes<'b>(start: *const c_char, length: usize) -> &'b [u8] {
     if length == 0 {
         return &[];
@@ -91,7 +82,6 @@ unsafe fn bytes<'b>(start: *const c_char, length: usize) -> &'b [u8] {
 }
 
 /// Requires: `count` pointers and lengths of readable bytes.
-#[allow(unsafe_code)]
 unsafe fn operands<'b>(
     list: *const *const c_char,
     lengths: *const usize,
@@ -101,7 +91,6 @@ unsafe fn operands<'b>(
     (0..usize::try_from(count).unwrap_or(0)).map(move |n| unsafe { bytes(*list.add(n), *lengths.add(n)) })
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn full_merge(
     state: *mut c_void,
     key: *const c_char,
@@ -142,7 +131,6 @@ fn stored_after<'o>(
     })
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn partial_merge(
     state: *mut c_void,
     _key: *const c_char,
@@ -162,7 +150,6 @@ unsafe extern "C" fn partial_merge(
     answer(merged.ok().flatten(), success, length)
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn is_ended(
     _: *mut c_void,
     _level: c_int,

@@ -20,15 +20,12 @@ pub(crate) struct Connection {
 }
 
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Send for Connection {}
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Sync for Connection {}
 
 impl Connection {
     /// Opens the database with the compressors that are installed. `config` is WiredTiger's.
-    #[allow(unsafe_code)]
     pub(crate) fn open(dir: &Path, config: &str) -> Result<Arc<Connection>> {
         ffi::available()?;
         let events = Events::new();
@@ -46,7 +43,6 @@ impl Connection {
         &self.dir
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn session(self: &Arc<Connection>) -> Result<Session> {
         let mut session = ptr::null_mut();
         let config = c"isolation=snapshot";
@@ -56,7 +52,6 @@ impl Connection {
         Ok(Session::new(session, self.clone()))
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn reconfigure(&self, config: &str) -> Called {
         let config = text(config).unwrap_or_default();
         // SAFETY: R1, R2.
@@ -64,7 +59,6 @@ impl Connection {
     }
 
     /// From now on checkpoints hold what was committed up to this generation, and older versions are not needed for them.
-    #[allow(unsafe_code)]
     pub(crate) fn set_stable(&self, generation: u64) -> Called {
         let config = format!("oldest_timestamp={generation:x},stable_timestamp={generation:x}");
         let config = text(&config).unwrap_or_default();
@@ -83,7 +77,6 @@ impl Connection {
 impl Drop for Connection {
     /// Closing makes a checkpoint of the stable generation. After a panic WiredTiger ends no transaction, and closing would
     /// wait for them forever: then it stays as it is until the process ends, and so does its lock of the directory.
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         if self.events.panicked.load(Ordering::Acquire) {
             return std::mem::forget(self.events.clone());
@@ -126,7 +119,6 @@ fn with_extensions(config: &str) -> String {
 }
 
 /// Asks WiredTiger whether a method takes a configuration. Errors: its message.
-#[allow(unsafe_code)]
 pub(crate) fn check_config(method: &str, config: &str) -> std::result::Result<(), String> {
     let (Ok(method), Ok(config)) = (text(method), text(config)) else {
         return Err("it holds a zero byte".to_owned());

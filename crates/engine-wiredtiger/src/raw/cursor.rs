@@ -29,7 +29,6 @@ pub(super) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Requires: R5.
-#[allow(unsafe_code)]
 pub(super) unsafe fn bytes<'a>(item: &ffi::WT_ITEM) -> &'a [u8] {
     match item.size {
         0 => &[],
@@ -48,7 +47,6 @@ pub(crate) struct RowCursor {
 }
 
 // SAFETY: R3; the caller holds the session.
-#[allow(unsafe_code)]
 unsafe impl Send for RowCursor {}
 
 impl RowCursor {
@@ -62,7 +60,6 @@ impl RowCursor {
     }
 
     /// Takes note of the current row, if there is one.
-    #[allow(unsafe_code)]
     fn arrive(&mut self, session: &mut Session, found: bool) -> Called<bool> {
         self.on = false;
         if !found {
@@ -82,7 +79,6 @@ impl RowCursor {
     }
 
     /// To a row near the target; returns how it compares with the target.
-    #[allow(unsafe_code)]
     fn near(&mut self, session: &mut Session, target: &[u8]) -> Called<Option<i32>> {
         self.on = false;
         let mut exact = 0;
@@ -96,7 +92,6 @@ impl RowCursor {
         Ok(session.found("search", code)?.then_some(exact))
     }
 
-    #[allow(unsafe_code)]
     fn step(&mut self, session: &mut Session, forward: bool) -> Called<bool> {
         self.on = false;
         // SAFETY: R1, R3.
@@ -148,7 +143,6 @@ impl RowCursor {
         self.step(session, true)
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn reset(&mut self, session: &mut Session) -> Called {
         self.on = false;
         // SAFETY: R1, R3.
@@ -156,7 +150,6 @@ impl RowCursor {
     }
 
     /// Appends a row; for cursors of a bulk load.
-    #[allow(unsafe_code)]
     pub(crate) fn append(&mut self, session: &mut Session, key: &[u8], value: &[u8]) -> Called {
         let key = stored(key);
         // SAFETY: R1, R2, R3.
@@ -169,28 +162,24 @@ impl RowCursor {
         session.check("bulk load", code)
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn key(&self) -> &[u8] {
         assert!(self.on, "cursor contract: key and value only while the cursor is on an entry");
         // SAFETY: R5; moves need `&mut self`.
         unsafe { slice::from_raw_parts(self.key.0, self.key.1) }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn value(&self) -> &[u8] {
         assert!(self.on, "cursor contract: key and value only while the cursor is on an entry");
         // SAFETY: R5; moves need `&mut self`.
         unsafe { slice::from_raw_parts(self.value.0, self.value.1) }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn close(self, session: &mut Session) -> Called {
         // SAFETY: R1, R3.
         session.check("close a cursor", unsafe { call!(self.cursor, close) })
     }
 
     /// All keys of a cursor whose keys are texts.
-    #[allow(unsafe_code)]
     pub(super) fn texts(self, session: &mut Session) -> Called<Vec<String>> {
         let mut texts = Vec::new();
         // SAFETY: R1, R3, R5.
@@ -206,7 +195,6 @@ impl RowCursor {
     }
 
     /// Returns all statistics of a statistics cursor.
-    #[allow(unsafe_code)]
     pub(super) fn statistics(self, session: &mut Session) -> Called<Vec<(&'static str, u64)>> {
         let mut statistics = Vec::new();
         // SAFETY: R1, R3.

@@ -63,7 +63,6 @@ pub(super) fn take_said() -> Vec<String> {
     SAID.try_with(|said| said.borrow_mut().drain(..).collect()).unwrap_or_default()
 }
 
-#[allow(unsafe_code)]
 unsafe extern "C" fn handle_error(
     handler: *mut ffi::WT_EVENT_HANDLER,
     _session: *mut ffi::WT_SESSION,
@@ -84,7 +83,6 @@ unsafe extern "C" fn handle_error(
 }
 
 /// Messages are requested by `verbose` only, and are not read.
-#[allow(unsafe_code)]
 unsafe extern "C" fn handle_message(
     _handler: *mut ffi::WT_EVENT_HANDLER,
     _session: *mut ffi::WT_SESSION,

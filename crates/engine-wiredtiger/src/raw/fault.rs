@@ -90,7 +90,6 @@ impl Fault {
     }
 }
 
-#[allow(unsafe_code)]
 fn meaning(code: i32) -> String {
     // SAFETY: WiredTiger returns a static text for each code.
     unsafe { CStr::from_ptr(ffi::wiredtiger_strerror(code)).to_string_lossy().into_owned() }

@@ -4,7 +4,7 @@
 //! `wiredtiger.h` 3.2.1 on 64 bits; another version has other ones and is refused.
 //!
 //! - R6: [`available`] returned `Ok` before any function here is called: opening and the check of configurations see to it.
-#![allow(unsafe_code, non_camel_case_types)]
+#![allow(non_camel_case_types, reason = "the names are those of WiredTiger's header")]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};

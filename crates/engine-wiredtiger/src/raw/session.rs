@@ -42,7 +42,6 @@ pub(crate) struct Session {
 }
 
 // SAFETY: R3.
-#[allow(unsafe_code)]
 unsafe impl Send for Session {}
 
 impl Session {
@@ -64,7 +63,6 @@ impl Session {
 
     // ---- transactions -----------------------------------------------------------------------------------------------
 
-    #[allow(unsafe_code)]
     pub(crate) fn begin(&mut self) -> Called {
         // SAFETY: R1.
         self.check("begin", unsafe { call!(self.session, begin_transaction, ptr::null()) })?;
@@ -73,7 +71,6 @@ impl Session {
     }
 
     /// After an error the transaction is rolled back.
-    #[allow(unsafe_code)]
     pub(crate) fn commit(&mut self, generation: u64) -> Called {
         let config = text(&format!("commit_timestamp={generation:x}")).unwrap_or_default();
         self.in_transaction = false;
@@ -82,7 +79,6 @@ impl Session {
     }
 
     /// Ends the transaction, if there is one.
-    #[allow(unsafe_code)]
     pub(crate) fn rollback(&mut self) {
         if std::mem::take(&mut self.in_transaction) {
             // SAFETY: R1. Rolling back does not fail but for a panic, which the next call reports.
@@ -92,7 +88,6 @@ impl Session {
 
     // ---- rows -------------------------------------------------------------------------------------------------------
 
-    #[allow(unsafe_code)]
     fn open_cursor(&mut self, uri: &CString, config: Option<&CString>) -> Called<*mut ffi::WT_CURSOR> {
         let mut cursor = ptr::null_mut();
         let config = config.map_or(ptr::null(), |config| config.as_ptr());
@@ -116,7 +111,6 @@ impl Session {
     }
 
     /// Runs `take` on the value of a row, if there is one.
-    #[allow(unsafe_code)]
     pub(crate) fn read<T>(&mut self, table: Table, key: &[u8], take: impl FnOnce(&[u8]) -> T) -> Called<Option<T>> {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2, R5; the value is used up before the cursor is reset.
@@ -138,7 +132,6 @@ impl Session {
         self.read(table, key, <[u8]>::to_vec)
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2.
@@ -151,7 +144,6 @@ impl Session {
     }
 
     /// Puts a row and returns the length of the value that was there.
-    #[allow(unsafe_code)]
     pub(crate) fn replace(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called<Option<usize>> {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2. A found row keeps the cursor in place, so its update searches no second time.
@@ -173,7 +165,6 @@ impl Session {
     }
 
     /// A missing key is not an error.
-    #[allow(unsafe_code)]
     pub(crate) fn remove(&mut self, table: Table, key: &[u8]) -> Called {
         let (cursor, key) = (self.cursor(table)?, stored(key));
         // SAFETY: R1, R2.
@@ -186,7 +177,6 @@ impl Session {
 
     /// Deletes from the row of one cursor to the row of the other, both included.
     /// Requires: both are on rows of one table, in order.
-    #[allow(unsafe_code)]
     pub(crate) fn truncate(&mut self, from: &RowCursor, to: &RowCursor) -> Called {
         // SAFETY: R1, R3.
         let code = unsafe { call!(self.session, truncate, ptr::null(), from.pointer(), to.pointer(), ptr::null()) };
@@ -211,7 +201,6 @@ impl Session {
     }
 
     /// Closes the cursors that the session keeps, which prevent dropping their tables.
-    #[allow(unsafe_code)]
     pub(crate) fn close_cursors(&mut self) {
         for (_, cursor) in self.cursors.drain() {
             // SAFETY: R1, R3.
@@ -219,7 +208,6 @@ impl Session {
         }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn close_cursor(&mut self, table: Table) {
         if let Some(cursor) = self.cursors.remove(&table) {
             // SAFETY: R1, R3.
@@ -229,7 +217,6 @@ impl Session {
 
     // ---- outside of transactions ------------------------------------------------------------------------------------
 
-    #[allow(unsafe_code)]
     pub(crate) fn create(&mut self, table: Table, config: &str) -> Result<()> {
         let config = text(config)?;
         // SAFETY: R1, R2.
@@ -238,7 +225,6 @@ impl Session {
     }
 
     /// As [`Session::create`]; a configuration that WiredTiger refuses is an error with its reason.
-    #[allow(unsafe_code)]
     pub(crate) fn try_create(&mut self, table: Table, config: &str) -> Result<std::result::Result<(), String>> {
         let config = text(config)?;
         // SAFETY: R1, R2.
@@ -250,7 +236,6 @@ impl Session {
         }
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn drop_table(&mut self, table: Table) -> Called {
         self.close_cursor(table);
         // SAFETY: R1, R2.
@@ -258,13 +243,11 @@ impl Session {
         self.check("drop a table", code)
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn checkpoint(&mut self) -> Called {
         // SAFETY: R1.
         self.check("checkpoint", unsafe { call!(self.session, checkpoint, ptr::null()) })
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn compact(&mut self, table: Table, seconds: u64) -> Called {
         let config = text(&format!("timeout={seconds}")).unwrap_or_default();
         // SAFETY: R1, R2.
@@ -290,7 +273,6 @@ impl Session {
 }
 
 impl Drop for Session {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: R1, R4. Its cursors go with it.
         let _ = unsafe { call!(self.session, close, ptr::null()) };

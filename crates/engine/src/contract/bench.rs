@@ -16,7 +16,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    #[allow(clippy::new_without_default)]
+    #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Scratch {
         Scratch::within(&std::env::temp_dir())
     }

@@ -17,7 +17,7 @@
 //! - (L5) Entries with `seq` up to what `visible` said before a seek are all found by that cursor until its next seek.
 //!   For a later `visible`, seek again.
 //! - (L6) `finger` holds, for each level, the last leaf before the entry inserted last. They are all current leaves.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "readers follow links that a writer publishes without a lock (L1 to L6)")]
 #![expect(
     clippy::indexing_slicing,
     reason = "slots are below CAPACITY and levels below LEVELS_MAX, as orders and towers are made; nothing comes from a file"

@@ -46,7 +46,10 @@ fn check(rows: impl IntoIterator<Item = (Vec<u8>, u64)>) {
             let at = model.partition_point(|row| row.0 < key || (row.0 == key && row.1 > seq));
             let found = |place| rows_from(&list, place, |_, _| Place::NONE).pop();
             assert_eq!(found(list.seek(&key, Seq(seq))).as_ref(), model.get(at));
-            assert_eq!(found(list.seek_before(&key, Seq(seq))).as_ref(), at.checked_sub(1).map(|at| &model[at]));
+            assert_eq!(
+                found(list.seek_before(&key, Seq(seq))).as_ref(),
+                at.checked_sub(1).and_then(|at| model.get(at))
+            );
         }
     }
 }

@@ -126,7 +126,7 @@ impl<'io> TableCursor<'io> {
     }
 
     #[inline]
-    #[allow(clippy::should_implement_trait)]
+    #[expect(clippy::should_implement_trait, reason = "moves, and lends the row")]
     pub fn next(&mut self) -> Result<()> {
         match &self.block {
             Some(block) if self.row + 1 < block.len() => {

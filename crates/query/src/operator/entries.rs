@@ -5,8 +5,7 @@ use arbor_bson::DocBuf;
 use super::{Detail, IndexScan, Run, SortMerge};
 use crate::{Error, Result};
 
-// each is made once per scan and never moved
-#[allow(clippy::large_enum_variant)]
+#[expect(clippy::large_enum_variant, reason = "each is made once per scan and never moved")]
 pub(crate) enum Entries {
     Scan(IndexScan),
     Merged(Box<SortMerge>),

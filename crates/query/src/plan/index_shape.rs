@@ -80,6 +80,21 @@ impl IndexPart {
 }
 
 impl IndexShape {
+    /// An index of all documents with nothing but its parts.
+    pub fn plain(name: String, parts: Vec<IndexPart>) -> IndexShape {
+        IndexShape {
+            name,
+            parts,
+            unique: false,
+            sparse: false,
+            collation: Collation::simple(),
+            partial: None,
+            clustering: false,
+            geo: None,
+            source: IndexSource::Records,
+        }
+    }
+
     /// The records by their `_id`. Those of a clustered collection count as a clustering index.
     pub fn primary(collection: &Collection) -> IndexShape {
         let part = IndexPart { path: "_id".to_owned(), kind: FieldKind::Plain, descending: false, arrays: 0 };
@@ -180,16 +195,6 @@ pub(crate) mod testing {
                 arrays,
             }
         };
-        IndexShape {
-            name: text.to_owned(),
-            parts: text.split(',').map(part).collect(),
-            unique: false,
-            sparse: false,
-            collation: Collation::simple(),
-            partial: None,
-            clustering: false,
-            geo: None,
-            source: IndexSource::Records,
-        }
+        IndexShape::plain(text.to_owned(), text.split(',').map(part).collect())
     }
 }

@@ -67,8 +67,8 @@ impl Wildcard {
     pub(crate) fn of_pattern(pattern: &[KeyField]) -> Result<Option<Wildcard>> {
         let is_wildcard = |field: &KeyField| field.path == WILDCARD || field.path.ends_with(".$**");
         let Some(before) = pattern.iter().position(is_wildcard) else { return Ok(None) };
-        let (mut others, field) = (pattern.to_vec(), &pattern[before]);
-        others.remove(before);
+        let mut others = pattern.to_vec();
+        let field = others.remove(before);
         if others.iter().any(is_wildcard) {
             return cannot("wildcard indexes do not allow more than one wildcard field");
         }

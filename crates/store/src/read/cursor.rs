@@ -26,7 +26,7 @@ macro_rules! movement {
             let valid = self.cursor.last()?;
             self.moved(valid)
         }
-        #[allow(clippy::should_implement_trait)]
+        #[expect(clippy::should_implement_trait, reason = "moves, and lends the row")]
         pub fn next(&mut self) -> Result<bool> {
             let valid = self.cursor.next()?;
             self.moved(valid)

@@ -310,7 +310,7 @@ impl Merge {
         Ok(())
     }
 
-    #[allow(clippy::should_implement_trait)]
+    #[expect(clippy::should_implement_trait, reason = "returns errors")]
     pub fn next(&mut self) -> Result<Option<Row>> {
         let Some(Reverse(Head { key, value, source })) = self.heap.pop() else { return Ok(None) };
         let Some(from) = self.sources.get_mut(source) else { return Ok(None) };

@@ -61,7 +61,7 @@ impl Spool {
 }
 
 impl SpoolReader {
-    #[allow(clippy::should_implement_trait)]
+    #[expect(clippy::should_implement_trait, reason = "returns errors")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>> {
         self.read_row().map_err(spill("read a spool"))
     }

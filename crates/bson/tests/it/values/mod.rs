@@ -115,7 +115,6 @@ pub(crate) fn document(elements: &[(String, Value)]) -> DocBuf {
 }
 
 /// `value` inside as many arrays and documents.
-#[allow(dead_code)]
 pub(crate) fn nest(value: Value, levels: usize) -> Value {
     (0..levels).fold(value, |inner, level| match level % 2 {
         0 => Value::Document(DocBuf::new().with("n", &inner)),

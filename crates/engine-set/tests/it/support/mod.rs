@@ -1,7 +1,5 @@
 //! Kinds of engines for tests, and a set whose trees are spread over its members.
 
-#![allow(dead_code)]
-
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

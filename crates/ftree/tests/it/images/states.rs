@@ -34,7 +34,6 @@ impl States {
         self.list.lock().len() - 1
     }
 
-    #[allow(dead_code)]
     pub(crate) fn model(&self, number: usize) -> ModelEngine {
         self.list.lock()[number].reopen()
     }

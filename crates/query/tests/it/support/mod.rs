@@ -1,7 +1,5 @@
 //! A database in memory and short ways to say things.
 
-#![allow(dead_code)]
-
 use std::sync::Arc;
 use std::time::Duration;
 

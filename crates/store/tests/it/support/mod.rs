@@ -1,7 +1,5 @@
 //! A store over a commit path that can be crashed, and short ways to say things.
 
-#![allow(dead_code)]
-
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef, keystring};
