@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 use parking_lot::{Condvar, Mutex};
 
-use crate::commit::{CommitPath, log_error};
-use crate::fetch::sync::Syncing;
+use crate::commit::CommitPath;
+use crate::error::log_error;
+use crate::fetch::marker::Syncing;
 use crate::follower::LogHolds;
 use crate::{Error, Result, Space};
 

@@ -23,7 +23,8 @@
 //! Lock order: large transactions, commit lock, a shard of the active transactions.
 
 mod append;
-pub(crate) mod in_flight;
+mod apply;
+mod follow;
 mod member;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,10 +46,11 @@ use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
 use crate::commit_rule::{CommitRule, Term};
 use crate::commit_waiters::{CommitWaiters, PositionReached};
-use crate::fetch::Loads;
+use crate::error::log_error;
+use crate::fetch::loads::Loads;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::held_states::Past;
-use crate::prepared::{PreparedTable, TransactionId};
+use crate::prepared::table::{PreparedTable, TransactionId};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Pending, Result, Retention, Space};
@@ -693,15 +695,5 @@ fn again(error: &Error) -> Error {
         Error::Closed => Error::Closed,
         Error::NotLeading => Error::NotLeading,
         other => Error::Refused { reason: other.to_string() },
-    }
-}
-
-pub(crate) fn log_error(error: arbor_log::Error) -> Error {
-    match error {
-        arbor_log::Error::OutOfSpace { context } => Error::OutOfSpace { context },
-        arbor_log::Error::Poisoned { context } => Error::Poisoned { reason: context },
-        arbor_log::Error::Closed => Error::Closed,
-        arbor_log::Error::TooLarge { length, max } => Error::TooLarge { bytes: length, bytes_max: max },
-        other => Error::Log(other),
     }
 }

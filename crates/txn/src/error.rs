@@ -82,3 +82,13 @@ impl From<arbor_engine::Error> for Error {
         }
     }
 }
+
+pub(crate) fn log_error(error: arbor_log::Error) -> Error {
+    match error {
+        arbor_log::Error::OutOfSpace { context } => Error::OutOfSpace { context },
+        arbor_log::Error::Poisoned { context } => Error::Poisoned { reason: context },
+        arbor_log::Error::Closed => Error::Closed,
+        arbor_log::Error::TooLarge { length, max } => Error::TooLarge { bytes: length, bytes_max: max },
+        other => Error::Log(other),
+    }
+}

@@ -11,7 +11,8 @@ use arbor_log::Reader;
 use parking_lot::Mutex;
 
 use crate::chain::{Assembler, Part};
-use crate::commit::{CommitPath, log_error};
+use crate::commit::CommitPath;
+use crate::error::log_error;
 use crate::{Error, Result};
 
 /// First position that is needed, by follower.

@@ -8,12 +8,12 @@ use arbor_engine::{Batch, CheckedTrees, Engine, Op, check_row};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::applier::Applier;
-use crate::commit::in_flight::InFlight;
 use crate::commit_rule::{CommitRule, Term};
 use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
-use crate::fetch::sync::Syncing;
+use crate::fetch::marker::Syncing;
+use crate::in_flight::InFlight;
 use crate::ledger::{self, CounterId, LEDGER};
-use crate::prepared::{PREPARED, PreparedTable, Special};
+use crate::prepared::table::{PREPARED, PreparedTable, Special};
 use crate::record;
 use crate::write_set::Changes;
 use crate::written::CounterChange;

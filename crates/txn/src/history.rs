@@ -8,7 +8,8 @@ use arbor_base::Position;
 use arbor_log::Reader;
 
 use crate::chain::{self, Assembler, Part};
-use crate::commit::{CommitPath, log_error};
+use crate::commit::CommitPath;
+use crate::error::log_error;
 use crate::record::Record;
 use crate::{Error, PositionReached, Result, Stamp};
 

@@ -16,12 +16,14 @@ use std::time::Duration;
 use arbor_base::Position;
 
 use crate::applier::{Applied, Applier};
-use crate::commit::{AppendListener, CommitPath, log_error};
-use crate::commit_rule::{CommitRule, Pending};
+use crate::commit::{AppendListener, CommitPath};
+use crate::commit_rule::CommitRule;
 use crate::conflict::ConflictTable;
-use crate::fetch::sync::Syncing;
+use crate::error::log_error;
+use crate::fetch::marker::Syncing;
 use crate::group::{Committed, Lead};
 use crate::ledger::LEDGER;
+use crate::pending::Pending;
 use crate::record::Record;
 use crate::recovery::{last_time, read_ledger};
 use crate::write_set::WriteSet;

@@ -19,12 +19,12 @@
 //! | `written.rs`, `overlay.rs`, `merged_cursor.rs` | writes laid over a snapshot |
 //! | `claims.rs`, `stale.rs` | what open transactions are about to write; those that are open for long |
 //! | `commit.rs` with `commit/`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
-//! | `commit_rule.rs` | the two stages of a commit, and waiting for the second |
-//! | `applier.rs`, `leading.rs` | a member of a set: applying the log of another one, taking over, giving up |
+//! | `commit_rule.rs`, `in_flight.rs`, `pending.rs` | the two stages of a commit, what is between them, and waiting for the second |
+//! | `applier.rs`, `commit/follow.rs`, `leading.rs` | a member of a set: applying the log of another one, taking over, giving up |
 //! | `fetch/` | trees that members fetch from each other: loads, initial sync |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `aside.rs` | views of idle cursors, which the writer may release |
-//! | `prepared.rs` | transactions over several servers: what is prepared here, decisions, states at one time |
+//! | `prepared/` | transactions over several servers: what is prepared here, decisions, states at one time |
 //! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
 //! | `history.rs`, `commit_waiters.rs` | reading the log as a history, from a time on; waiting for more of it |
 //! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those split across several, and their stamps |
@@ -69,12 +69,14 @@ mod follower;
 mod group;
 mod held_states;
 mod history;
+mod in_flight;
 mod leading;
 mod ledger;
 mod merged_cursor;
 mod options;
 mod overlay;
 mod past;
+mod pending;
 mod prepared;
 mod queue;
 mod read_view;
@@ -99,13 +101,14 @@ pub use aside::Aside;
 pub use checkpoint::CheckpointStats;
 pub use clock::{Stamp, SystemClock};
 pub use commit::AppendListener;
-pub use commit_rule::{CommitRule, Patience, Pending};
+pub use commit_rule::CommitRule;
 pub use commit_waiters::PositionReached;
 pub use error::{Error, Result};
 pub use follower::Follower;
 pub use history::History;
 pub use ledger::{CounterId, FIXED_TREES, tree_options};
 pub use options::{Opening, Options, Retention};
+pub use pending::{Patience, Pending};
 pub use prepared::{Decision, PreparedInfo, TransactionId};
 pub use read_view::ReadView;
 pub use recovery::trees_of;

@@ -19,7 +19,8 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::{Op, Snapshot};
 
 use crate::chain::{Assembler, Part};
-use crate::commit::{CommitPath, log_error};
+use crate::commit::CommitPath;
+use crate::error::log_error;
 use crate::held_states::{RetainedStates, State};
 use crate::ledger::LEDGER;
 use crate::written::{Entry, KeyRange, Presence, TreeWrites, Written};

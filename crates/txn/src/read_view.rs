@@ -8,9 +8,8 @@ use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
 use crate::ledger::LEDGER;
 use crate::overlay::Overlay;
-use crate::prepared::LaidOver;
 use crate::written::Written;
-use crate::{CounterId, Result, View, ledger};
+use crate::{CounterId, Error, Result, View, ledger};
 
 /// Taking one touches nothing but the engine. Clones show the same state and share it; it stays as it is until the last of
 /// them is dropped.
@@ -113,6 +112,35 @@ impl Snapshot for Released {
 
     fn estimate(&self, tree: TreeId, _from: &[u8], _to: Option<&[u8]>) -> arbor_engine::Result<RangeEstimate> {
         Err(arbor_engine::Error::UnknownTree(tree))
+    }
+}
+
+/// A state that is not one of the engine, as a snapshot.
+struct LaidOver(ReadView);
+
+fn of_engine(error: Error) -> arbor_engine::Error {
+    match error {
+        Error::Engine(error) => error,
+        Error::UnknownTree(tree) => arbor_engine::Error::UnknownTree(tree),
+        error => arbor_engine::Error::Other(error.to_string()),
+    }
+}
+
+impl Snapshot for LaidOver {
+    fn position(&self) -> Position {
+        View::position(&self.0)
+    }
+
+    fn get(&self, tree: TreeId, key: &[u8]) -> arbor_engine::Result<Option<Cow<'_, [u8]>>> {
+        View::get(&self.0, tree, key).map_err(of_engine)
+    }
+
+    fn cursor(&self, tree: TreeId) -> arbor_engine::Result<Box<dyn Cursor + '_>> {
+        View::cursor(&self.0, tree).map_err(of_engine)
+    }
+
+    fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> arbor_engine::Result<RangeEstimate> {
+        View::estimate(&self.0, tree, from, to).map_err(of_engine)
     }
 }
 

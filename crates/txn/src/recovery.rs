@@ -17,8 +17,9 @@ use arbor_log::Log;
 use hashbrown::HashMap;
 
 use crate::chain;
-use crate::commit::{CommitPath, log_error};
-use crate::fetch::sync::{self, Syncing};
+use crate::commit::CommitPath;
+use crate::error::log_error;
+use crate::fetch::marker::Syncing;
 use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
 use crate::record::Record;
@@ -27,7 +28,7 @@ use crate::write_set::WriteSet;
 use crate::{Error, Opening, Options, ReadView, Result, View};
 
 pub(crate) fn open(opening: Opening, log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
-    let syncing = sync::found(opening, &options)?;
+    let syncing = sync_found(opening, &options)?;
     if opening == Opening::Own {
         begin_new_log(&log, &*engine)?;
     }
@@ -61,6 +62,20 @@ pub(crate) fn open(opening: Opening, log: Arc<Log>, engine: Arc<dyn Engine>, opt
     }
     path.hold_state();
     Ok(path)
+}
+
+/// Returns the state of a directory that is opened, by its marker. Errors: only a follower may have one.
+fn sync_found(opening: Opening, options: &Options) -> Result<Syncing> {
+    let Some(marker) = &options.sync_marker else { return Ok(Syncing::No) };
+    match (marker.read()?, opening) {
+        (None, _) => Ok(Syncing::No),
+        (Some(_), Opening::Follower) => Ok(Syncing::Needed),
+        (Some(_), Opening::Own) => Err(Error::NotSynced {
+            reason: "an initial sync of this directory was interrupted (arbor.syncing), so it holds no state that ever was. Start it \
+                     as a member of its set, which continues it, or with an empty directory"
+                .into(),
+        }),
+    }
 }
 
 /// An empty record becomes durable before the engine applies anything. So an engine with content and a log without

@@ -6,7 +6,7 @@ use arbor_engine::{Batch, Op};
 use arbor_log::Log;
 
 use crate::chain::Link;
-use crate::commit::log_error;
+use crate::error::log_error;
 use crate::record::{Decoded, Record};
 use crate::record_stream::RecordStream;
 use crate::{Error, Result};

@@ -35,7 +35,7 @@ impl InMemory {
 
     fn open_with(disk: FaultyDisk, engine: ModelEngine, options: Options, log: LogOptions) -> Result<InMemory> {
         let log = Log::open(Arc::new(disk.clone()), Path::new("log"), log);
-        let log = log.map_err(crate::commit::log_error)?;
+        let log = log.map_err(crate::error::log_error)?;
         let engine = Arc::new(engine);
         let transactions = Transactions::open(log, engine.clone(), options)?;
         Ok(InMemory { disk, engine, transactions })

@@ -314,7 +314,7 @@ impl Transactions {
         }
         let checkpointed = if self.poisoned().is_some() { Ok(()) } else { self.checkpoint_now().map(drop) };
         self.path.forget_states();
-        self.path.log().close().map_err(crate::commit::log_error)?;
+        self.path.log().close().map_err(crate::error::log_error)?;
         checkpointed
     }
 

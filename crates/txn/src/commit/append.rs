@@ -3,8 +3,9 @@
 use arbor_base::Position;
 use arbor_engine::Batch;
 
-use super::{CommitPath, log_error};
+use super::CommitPath;
 use crate::chain::ChainWriter;
+use crate::error::log_error;
 use crate::group::{Committed, Draft};
 use crate::{Result, Stamp};
 

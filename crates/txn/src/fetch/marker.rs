@@ -16,7 +16,7 @@ use std::sync::Arc;
 use arbor_base::{Fields, Position};
 use arbor_disk::{Disk, OpenMode};
 
-use crate::commit::log_error;
+use crate::error::log_error;
 use crate::{Error, Result};
 
 /// Name of the file in the data directory.
@@ -25,6 +25,17 @@ pub const SYNCING_FILE: &str = "arbor.syncing";
 const MAGIC: [u8; 8] = *b"ARBORSYN";
 const VERSION: u32 = 1;
 const BYTES: usize = 28;
+
+/// State of a member that has no state of the set yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Syncing {
+    #[default]
+    No,
+    /// A sync was interrupted.
+    Needed,
+    /// The log takes records behind the state that is being fetched; none of them is applied.
+    Running,
+}
 
 /// The place of the file.
 #[derive(Clone, Debug)]

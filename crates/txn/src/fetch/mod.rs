@@ -5,7 +5,8 @@
 //! | `block.rs` | byte layout of the rows on the way |
 //! | `source.rs` | [`Source`]: snapshots that are held for others and for backups, and their trees block by block; [`Peer`] |
 //! | `rows.rs` | the rows of a peer's tree, checked |
-//! | `loads.rs` | [`Loads`]: trees that came past the log, as the primary has them fetched and the others fetch them |
+//! | `loads.rs` | [`Loads`]: trees that came past the log |
+//! | `publish.rs` | the primary has loads fetched, and the others fetch them |
 //! | `sync.rs`, `marker.rs` | initial sync: all trees of a peer, or of a backup, take the place of what is here |
 //!
 //! - G1: a member acknowledges a record that refers to a load only with the load on its disk (R10). The number of a load is that of its
@@ -17,10 +18,11 @@
 
 pub(crate) mod block;
 pub(crate) mod loads;
-mod marker;
+pub(crate) mod marker;
+mod publish;
 mod rows;
 mod source;
-pub(crate) mod sync;
+mod sync;
 
 pub use block::{Row, RowsChecksum, decode as decode_block};
 pub use loads::Loads;

@@ -16,26 +16,16 @@ use std::time::{Duration, Instant};
 use arbor_base::{Position, TreeId, sometimes};
 use arbor_engine::{Batch, Op};
 
-use super::loads::{described, peer_failed};
+use super::marker::Syncing;
+use super::publish::{described, peer_failed};
 use super::rows::FetchedRows;
 use super::source::{Begun, Peer, PeerError, TreeFacts};
-use crate::commit::log_error;
+use crate::error::log_error;
 use crate::group::Lead;
-use crate::{Error, Opening, Result, Transactions};
+use crate::{Error, Result, Transactions};
 
 /// Bytes of rows after which a checkpoint makes them durable, so that another attempt has them.
 const CHECKPOINT_BYTES: u64 = 256 << 20;
-
-/// State of a member that has no state of the set yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Syncing {
-    #[default]
-    No,
-    /// A sync was interrupted.
-    Needed,
-    /// The log takes records behind the state that is being fetched; none of them is applied.
-    Running,
-}
 
 /// Progress of an initial sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,19 +200,5 @@ impl Transactions {
         drop(committed);
         // The checkpoint thread's memory of it.
         self.checkpoint_now().map(drop)
-    }
-}
-
-/// Returns the state of a directory that is opened, by its marker. Errors: only a follower may have one.
-pub(crate) fn found(opening: Opening, options: &crate::Options) -> Result<Syncing> {
-    let Some(marker) = &options.sync_marker else { return Ok(Syncing::No) };
-    match (marker.read()?, opening) {
-        (None, _) => Ok(Syncing::No),
-        (Some(_), Opening::Follower) => Ok(Syncing::Needed),
-        (Some(_), Opening::Own) => Err(Error::NotSynced {
-            reason: "an initial sync of this directory was interrupted (arbor.syncing), so it holds no state that ever was. Start it \
-                     as a member of its set, which continues it, or with an empty directory"
-                .into(),
-        }),
     }
 }
