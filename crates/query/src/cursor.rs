@@ -82,7 +82,7 @@ enum Source {
 }
 
 /// The rows of a cursor: of a plan, of a tail of the log or of a collection, of another server.
-pub(crate) trait RowSource: Send {
+pub trait RowSource: Send {
     /// Fills a batch. Returns true if nothing can follow.
     fn fill(&mut self, filler: &mut Filler, namespace: &Namespace, interrupt: &Interrupt) -> Result<bool>;
 
@@ -116,7 +116,7 @@ pub(crate) trait RowSource: Send {
 }
 
 impl Cursor {
-    pub(crate) fn over_rows(namespace: Namespace, rows: impl RowSource + 'static) -> Cursor {
+    pub fn over_rows(namespace: Namespace, rows: impl RowSource + 'static) -> Cursor {
         Cursor::new(namespace, Source::Rows(Box::new(rows)))
     }
 
@@ -283,7 +283,7 @@ fn check_size(doc: &DocBuf) -> Result<()> {
 
 /// A batch being made. It ends before its limit where the budget has no more memory for it; it has one document at
 /// least, so that cursors get on.
-pub(crate) struct Filler {
+pub struct Filler {
     docs: ArrayBuf,
     limit: BatchLimit,
     waiting: Option<DocBuf>,
@@ -321,17 +321,17 @@ impl Filler {
         Ok(stop::check()?)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.docs.is_empty() && self.waiting.is_none()
     }
 
     /// A document did not fit any more.
-    pub(crate) fn has_waiting(&self) -> bool {
+    pub fn has_waiting(&self) -> bool {
         self.waiting.is_some()
     }
 
     /// The last document of the batch.
-    pub(crate) fn last(&self) -> Option<Doc<'_>> {
+    pub fn last(&self) -> Option<Doc<'_>> {
         match self.docs.as_array().get(self.docs.len().checked_sub(1)?) {
             Some(ValueRef::Document(doc)) => Some(doc),
             _ => None,
@@ -346,7 +346,7 @@ impl Filler {
     }
 
     /// Returns true if the source ended.
-    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
+    pub fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
         while self.docs.len() < self.limit.docs {
             let doc = match self.waiting.take() {
                 Some(doc) => doc,

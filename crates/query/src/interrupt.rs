@@ -69,7 +69,7 @@ impl Interrupt {
     }
 
     /// Like `self`, but without a deadline: for work that ends in time by itself.
-    pub(crate) fn without_deadline(&self) -> Interrupt {
+    pub fn without_deadline(&self) -> Interrupt {
         Interrupt { deadline: None, ..self.clone() }
     }
 

@@ -17,6 +17,7 @@
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
 //! | `elsewhere` | collections that stages on the router read |
+//! | `streams` | change streams over several shards |
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `moves` | moves of chunks between shards |
@@ -41,6 +42,7 @@ mod read;
 mod rows;
 mod shard;
 mod sink;
+mod streams;
 mod table;
 mod throttle;
 mod transactions;

@@ -282,17 +282,19 @@ impl Request<'_> {
         let body = self.body();
         let stages = fields::array(body, "pipeline").unwrap_or(Array::empty());
         let first = stage_of(stages.get(0)).map_or("", |(name, _)| name);
+        let cursor_options = fields::document(body, "cursor").unwrap_or(Doc::empty());
+        let batch_size = cursor_options.get("batchSize").map(|_| fields::int(cursor_options, "batchSize"));
+        if first == "$changeStream" && !fields::is_true(body, "explain") {
+            return self.change_stream(stages, batch_size);
+        }
         if self.collection()?.is_empty() {
             return match first {
                 "$shardedDataDistribution" => self.data_distribution(stages),
                 "$currentOp" => self.current_op_stage(stages),
                 "$listLocalSessions" | "$listSessions" => Ok(Answer::Local),
-                "$changeStream" => self.whole_change_stream(),
                 _ => self.forward(false),
             };
         }
-        let cursor_options = fields::document(body, "cursor").unwrap_or(Doc::empty());
-        let batch_size = cursor_options.get("batchSize").map(|_| fields::int(cursor_options, "batchSize"));
         let (collection, stages) = (self.collection()?.to_owned(), stages.to_buf());
         self.pipeline(&RoutedPipeline { collection, stages, batch_size, ..RoutedPipeline::default() })
     }
@@ -368,10 +370,6 @@ impl Request<'_> {
         };
         if let ([only], true, false) = (shards.as_slice(), is_alone, over.rewritten) {
             return self.forward_to(routing, only).map(Opened::Reply);
-        }
-        if stage_of(all.get(0)).is_some_and(|(name, _)| name == "$changeStream") {
-            let text = "change streams over several shards are not supported yet";
-            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
         }
         if fields::is_true(body, "explain") {
             return Err(explain_here());
@@ -525,22 +523,6 @@ impl Request<'_> {
             return Err(Error::new(Code(17217), "distinct too big, 16mb cap"));
         }
         Ok(Answer::Reply(DocBuf::new().with("values", &values)))
-    }
-
-    /// A change stream over a database or the cluster: possible where one shard has all of it.
-    fn whole_change_stream(&self) -> Result<Answer> {
-        let shards = self.catalog().shards(self.interrupt())?;
-        match shards.as_slice() {
-            [only] => {
-                let reply = self.on_one(only, self.routed.db, self.plain(), &[])?;
-                self.router.transactions.keep_cursor(self.routed, only, reply.as_doc());
-                Ok(Answer::Reply(fields::passed(&reply)))
-            }
-            _ => {
-                let text = "change streams over several shards are not supported yet";
-                Err(Error::new(Code::NOT_IMPLEMENTED, text))
-            }
-        }
     }
 }
 

@@ -280,6 +280,12 @@ impl Transactions {
         if committed.in_flight.is_empty() { committed.last_time } else { committed.applied_time }
     }
 
+    /// Returns the position after the last commit, and a time that all later commits are after. None: commits are in flight.
+    pub fn settled_time(&self) -> Option<(Position, u64)> {
+        let committed = self.path.lock();
+        committed.in_flight.is_empty().then(|| (self.path.published().next(), self.path.clock().last()))
+    }
+
     /// The time that clients are shown. None: no history is kept, so times have no meaning.
     pub fn shown_time(&self) -> Option<u64> {
         self.path.keeps_history().then(|| self.time())

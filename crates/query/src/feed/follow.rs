@@ -53,6 +53,11 @@ impl Follow {
         self.time
     }
 
+    /// Returns the position before which everything has been examined.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
     pub fn feed(&self) -> &Arc<Feed> {
         &self.subscription.feed
     }

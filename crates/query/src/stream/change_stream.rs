@@ -46,6 +46,7 @@ impl RowSource for ChangeStream {
     fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = Instant::now() + SEARCH_MAX;
+        let settled = self.follow.feed().transactions().settled_time();
         filler.fill(|| self.next(&interrupt, until))?;
         if let Some(id) = filler.last().and_then(|last| last.get("_id")) {
             self.resume = Token::parse("resumeAfter", id)?;
@@ -54,7 +55,10 @@ impl RowSource for ChangeStream {
             return Ok(false);
         }
         if self.current.is_none() && !self.ended {
-            self.resume = self.resume.max(Token::end_of(self.follow.time(), self.after.deployment));
+            // where nothing happens, time passes as well: a router that merges the streams of several shards waits for it
+            let settled = settled.filter(|(position, _)| self.follow.position() >= *position);
+            let time = self.follow.time().max(settled.map_or(0, |(_, time)| time));
+            self.resume = self.resume.max(Token::end_of(time, self.after.deployment));
         }
         Ok(self.ended)
     }

@@ -40,6 +40,7 @@ impl EventBuilder {
     pub(super) fn build(&self, token: Token, event: &Event<'_>) -> Result<Vec<StreamEvent>> {
         match event.change.kind {
             Kind::Noop(_) => Ok(Vec::new()),
+            Kind::Command(_) if self.options.documents_only => Ok(Vec::new()),
             Kind::Command(command) => Ok(command::build(self, token, event, command)),
             _ => {
                 let (db, collection) = split(event.place.namespace);

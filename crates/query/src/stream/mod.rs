@@ -35,9 +35,11 @@ use arbor_lang::Code;
 pub use change_stream::ChangeStream;
 pub use images::ImagesExpiry;
 use options::Options;
+pub use options::{DOCUMENTS_ONLY, StartAt};
 use pipeline::Stages;
 use start::Start;
 use target::Target;
+pub use token::Token as ResumeToken;
 
 use crate::aggregate::only_field;
 use crate::source::Source;
@@ -67,6 +69,11 @@ pub fn open(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Cursor> {
     let start = Start::find(&database.feed, &options)?;
     let stream = ChangeStream::new(database, target, options, stages, start)?;
     Ok(Cursor::over_rows(spec.namespace.clone(), stream))
+}
+
+/// Returns the start that the options of a `$changeStream` name. Errors: they are not valid.
+pub fn start_of(options: ValueRef<'_>) -> Result<Option<StartAt>> {
+    Ok(Options::parse(options)?.start)
 }
 
 fn refuse_what_is_no_collection(database: &Database, spec: &AggregateSpec<'_>) -> Result<()> {

@@ -7,6 +7,9 @@ use super::location;
 use super::token::Token;
 use crate::{Error, Result};
 
+/// Sent by routers.
+pub const DOCUMENTS_ONLY: &str = "$_arborDocumentsOnly";
+
 /// Which document after, or before, an update is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Image {
@@ -25,10 +28,12 @@ pub struct Options {
     pub all_changes_for_cluster: bool,
     pub expanded: bool,
     pub system_events: bool,
+    /// A router reads the changes of the catalogue from the primary shard of a database alone.
+    pub documents_only: bool,
     pub start: Option<StartAt>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartAt {
     /// `resumeAfter`
     Resume(Token),
@@ -54,7 +59,8 @@ impl Options {
                 "allChangesForCluster" => options.all_changes_for_cluster = flag(name, value)?,
                 "showExpandedEvents" => options.expanded = flag(name, value)?,
                 "showSystemEvents" => options.system_events = flag(name, value)?,
-                // chunks do not migrate here
+                DOCUMENTS_ONLY => options.documents_only = flag(name, value)?,
+                // changes of migrations are in no log
                 "showMigrationEvents" => drop(flag(name, value)?),
                 "resumeAfter" => starts.push(StartAt::Resume(Token::parse(name, value)?)),
                 "startAfter" => starts.push(StartAt::After(Token::parse(name, value)?)),
