@@ -110,7 +110,7 @@ pub struct Database {
 
 impl Database {
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
-        crate::aggregate::drop_unfinished(&store);
+        crate::aggregate::out::drop_unfinished(&store);
         let feed = Feed::new(transactions.clone());
         let settings = Settings { scratch: Some(store.scratch().to_owned()), ..Settings::default() };
         Database {

@@ -17,6 +17,7 @@
 //! | `query_shape`, `query_settings` | statements without their constants, and what was set for them |
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
+//! | `foreign`, `elsewhere` | collections that stages of a pipeline read by name; those of other servers |
 //! | `tail` | tailable cursors |
 //! | [`oplog`], [`stream`] | `local.oplog.rs`, change streams |
 //! | [`feed`] | committed records, for their followers |
@@ -28,11 +29,14 @@
 //! | [`interrupt`] | time limits and kills |
 
 mod aggregate;
+mod check_view;
 pub mod cursor;
 pub mod database;
+mod elsewhere;
 mod error;
 mod explain;
 pub mod feed;
+mod foreign;
 pub mod interrupt;
 mod journal;
 mod last_commit;
@@ -50,6 +54,7 @@ pub mod scope;
 mod shard_key;
 mod source;
 pub mod spec;
+mod stage_spec;
 pub mod stream;
 mod tail;
 mod time_series;
@@ -57,9 +62,11 @@ mod validator;
 mod view;
 mod write;
 
-pub use aggregate::{Elsewhere, aggregate, aggregate_documents, aggregate_rows, clone_as_capped};
+pub use aggregate::{aggregate, aggregate_documents, aggregate_rows, clone_as_capped};
+pub use check_view::check_view;
 pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
 pub use database::{Database, Memory, ServerCollections, Settings, WarnOfMismatch};
+pub use elsewhere::Elsewhere;
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::{Interrupt, KILLED, TIME_EXPIRED};
@@ -84,5 +91,4 @@ pub use spec::{
 };
 pub use time_series::{bucket_options, create as create_time_series};
 pub use validator::{check_validator, count_mismatches};
-pub use view::check_view;
 pub use write::{delete, expire, expire_clustered, find_and_modify, insert, update};

@@ -6,7 +6,7 @@ use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::ReadView;
 
 use crate::Result;
-use crate::aggregate::Elsewhere;
+use crate::elsewhere::Elsewhere;
 
 #[derive(Clone)]
 pub(crate) struct Names {

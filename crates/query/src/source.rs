@@ -4,9 +4,15 @@ use std::sync::Arc;
 
 use arbor_store::{Collection, Namespace, Store, ViewDefinition};
 
-use crate::oplog;
 use crate::view::ResolvedView;
 use crate::{Result, Scope};
+
+const OPLOG: &str = "local.oplog.rs";
+
+/// Returns true if the name is that of the oplog, and there is one.
+pub fn is_oplog(store: &Store, namespace: &Namespace) -> bool {
+    namespace.as_str() == OPLOG && store.transactions().retention().is_some()
+}
 
 /// Target of a statement's reads or writes.
 pub(crate) enum Source {
@@ -31,7 +37,7 @@ impl Source {
         if namespace.is_system_views() {
             return Source::SystemViews;
         }
-        if oplog::is_oplog(store, namespace) {
+        if is_oplog(store, namespace) {
             return Source::Oplog;
         }
         // what most statements are about is found by one look, which touches nothing that threads share

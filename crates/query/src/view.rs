@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, USER_SIZE_MAX, ValueRef};
-use arbor_lang::{Code, Collation, text};
-use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
+use arbor_bson::{ArrayBuf, DocBuf, USER_SIZE_MAX, ValueRef};
+use arbor_lang::{Code, Collation};
+use arbor_store::{Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
-use crate::aggregate::{ElsewhereCollection, Pipeline};
-use crate::names::Names;
-use crate::source::Source;
-use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
+use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result};
 
 /// A view with all views below it.
 pub(crate) struct ResolvedView {
@@ -130,86 +127,11 @@ impl ResolvedView {
     }
 }
 
-fn other_collation(namespace: &Namespace) -> Error {
+pub(crate) fn other_collation(namespace: &Namespace) -> Error {
     let message = format!("Cannot override a view's default collation, {namespace}");
     Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message)
 }
 
 fn stage<'v>(name: &str, spec: impl Into<ValueRef<'v>>) -> DocBuf {
     DocBuf::new().with(name, spec)
-}
-
-/// Collection that a stage reads under another name.
-pub(crate) struct Foreign {
-    /// None: it does not exist.
-    pub collection: Option<Arc<Collection>>,
-    /// It is on other servers.
-    pub elsewhere: Option<ElsewhereCollection>,
-    /// The stages of the views on the way to it.
-    pub stages: ArrayBuf,
-}
-
-impl Foreign {
-    /// Returns none, for a pipeline that makes its own documents.
-    pub(crate) fn none() -> Foreign {
-        Foreign { collection: None, elsewhere: None, stages: ArrayBuf::new() }
-    }
-
-    /// Errors: `OptionNotSupportedOnView` for a view with another collation than the statement's.
-    pub(crate) fn of(names: &Names, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
-        if let Some(servers) = names.elsewhere() {
-            let (found, stages) = ElsewhereCollection::resolve(servers, namespace)?;
-            return Ok(Foreign { elsewhere: Some(found), stages, ..Foreign::none() });
-        }
-        let store = names.store();
-        match Source::of(store, namespace).as_view(store, namespace)? {
-            Some(view) if view.collation != *collation => Err(other_collation(namespace)),
-            Some(view) => {
-                let collection = names.collection(&view.namespace)?;
-                Ok(Foreign { collection, stages: view.stages, ..Foreign::none() })
-            }
-            None => Ok(Foreign { collection: names.collection(namespace)?, ..Foreign::none() }),
-        }
-    }
-}
-
-/// Refuses a definition whose pipeline does not parse, writes, or reads something else than a collection.
-pub fn check_view(scope: &Scope<'_>, view: &ViewDefinition) -> Result<()> {
-    check_stages(view.pipeline.as_array(), &view.namespace)?;
-    if let Some(below) = scope.store.view(&view.view_on)
-        && below.collation != view.collation
-    {
-        let message = format!("View {} has conflicting collation with view {}", view.namespace, below.namespace);
-        return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message));
-    }
-    let collation = view.collation.clone();
-    let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new(), collation };
-    Pipeline::parse(scope, &over.spec(&view.pipeline)).map(drop)
-}
-
-/// Stages that have no place at the top of a view, and why.
-const REFUSED: &[(&str, &str)] = &[
-    ("$out", "because it writes to disk"),
-    ("$merge", "because it writes to disk"),
-    ("$changeStream", "because it watches changes"),
-    ("$documents", "because it does not read the collection"),
-];
-
-fn check_stages(pipeline: Array<'_>, namespace: &Namespace) -> Result<()> {
-    for (at, stage) in pipeline.iter().enumerate() {
-        let ValueRef::Document(stage) = stage else {
-            let found = text::type_name(Some(stage));
-            let message = format!("Each element of the 'pipeline' array must be an object, but found {found}");
-            return Err(Error::new(Code::TYPE_MISMATCH, message));
-        };
-        let name = Doc::first(stage).map_or("", |(name, _)| name);
-        if let Some((name, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            let message = format!(
-                "The aggregation stage {name} in location {at} of the pipeline cannot be used in the view definition of \
-                 {namespace} {why}"
-            );
-            return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message));
-        }
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use arbor_bson::{Array, DocBuf, ValueRef};
 use arbor_lang::{Code, field_path, text};
 
 use super::pipeline::Pipeline;
-use super::step::Surroundings;
+use super::surroundings::Surroundings;
 use crate::operator::{Run, Shared, SharedRows};
 use crate::{Error, Result, Settings};
 

@@ -17,14 +17,14 @@ use arbor_lang::path::Leaf;
 use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path, number, stop, text};
 use arbor_store::{Collection, Namespace};
 
-use super::elsewhere::{ElsewhereCollection, one_of};
 use super::inner::{InnerRows, check_depth};
 use super::pipeline::Pipeline;
 use super::pushdown::both;
-use super::step::Surroundings;
+use super::surroundings::Surroundings;
+use crate::elsewhere::{ElsewhereCollection, one_of};
+use crate::foreign::Foreign;
 use crate::names::Names;
 use crate::operator::Run;
-use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
 #[derive(Clone)]

@@ -11,9 +11,8 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Collation, Filter};
 
-use super::inner::InnerRows;
 use crate::Result;
-use crate::operator::Run;
+use crate::operator::{Row, Run};
 
 pub(crate) struct HashJoin {
     /// In the order of the collection.
@@ -26,7 +25,7 @@ pub(crate) struct HashJoin {
 impl HashJoin {
     /// None: the documents need more than the allowance covers.
     pub(crate) fn build(
-        mut rows: InnerRows,
+        mut next: impl FnMut(&mut Run<'_>) -> Result<Option<Row>>,
         foreign: &Path,
         collation: &Collation,
         mut allowance: Allowance,
@@ -34,7 +33,7 @@ impl HashJoin {
     ) -> Result<Option<HashJoin>> {
         let (mut documents, mut places) = (Vec::new(), HashMap::<Vec<u8>, Vec<u32>>::new());
         let mut bytes = 0;
-        while let Some(row) = rows.next(run)? {
+        while let Some(row) = next(run)? {
             run.tick()?;
             bytes += 2 * size_of::<DocBuf>() + row.document.as_bytes().len();
             let place = documents.len() as u32;

@@ -9,10 +9,10 @@ use arbor_store::{Collection, Namespace};
 use arbor_txn::View;
 
 use super::pipeline::Pipeline;
-use super::step::Surroundings;
+use super::surroundings::Surroundings;
+use crate::foreign::Foreign;
 use crate::operator::{Documents, Eof, Operator, Remote, Row, Run};
 use crate::plan::{self, Decision, Slots};
-use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
 /// Pipelines inside pipelines.

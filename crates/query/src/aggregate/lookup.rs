@@ -14,15 +14,16 @@ use arbor_lang::{Code, Collation, Context, Expression, Filter, Input, field_path
 use arbor_store::{Collection, Namespace};
 use arbor_txn::View;
 
-use super::elsewhere::{ElsewhereCollection, one_of};
 use super::hash_join::HashJoin;
 use super::inner::{InnerRows, check_depth, documents_first};
 use super::pipeline::Pipeline;
-use super::step::{Surroundings, only_field};
+use super::surroundings::Surroundings;
+use crate::elsewhere::{ElsewhereCollection, one_of};
+use crate::foreign::Foreign;
 use crate::names::Names;
 use crate::operator::Run;
 use crate::plan::{self, Access, IndexShape, Query, Slots};
-use crate::view::Foreign;
+use crate::stage_spec::only_field;
 use crate::{Error, Result, Settings};
 
 /// Bytes of the documents found for one document, if they are stored in an array in it.
@@ -131,8 +132,9 @@ impl Lookup {
         let Some(join) = &self.join else { return Ok(None) };
         let whole =
             self.pipeline((Filter::everything(&self.context.collation), None), &self.context, &ArrayBuf::new())?;
-        let rows = InnerRows::open(whole, self.foreign.clone(), run.view, settings)?;
-        HashJoin::build(rows, &join.foreign, &self.context.collation, settings.group_memory().allowance(), run)
+        let mut rows = InnerRows::open(whole, self.foreign.clone(), run.view, settings)?;
+        let next = |run: &mut Run<'_>| rows.next(run);
+        HashJoin::build(next, &join.foreign, &self.context.collation, settings.group_memory().allowance(), run)
     }
 
     pub(crate) fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {

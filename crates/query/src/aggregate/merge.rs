@@ -12,7 +12,7 @@ use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path,
 use arbor_store::{Collection, CollectionGuard, Namespace, UpdateKind};
 use arbor_txn::{MaybeConflict, Transaction};
 
-use super::sink::next_documents;
+use super::next_documents::next_documents;
 use crate::plan::Query;
 use crate::write::{Validated, find_one, is_full, new_object_id, prepare};
 use crate::{Cursor, Error, Interrupt, Result, Scope};

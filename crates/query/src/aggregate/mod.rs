@@ -6,30 +6,31 @@
 //! | file | holds |
 //! |---|---|
 //! | `pipeline.rs`, `step.rs` | a parsed pipeline |
+//! | `surroundings.rs` | which stages are allowed where |
 //! | `optimise.rs` | the stages in the order in which they run |
 //! | `pushdown.rs` | which stages become part of the query |
 //! | `scores.rs` | where `$text` and its score are allowed |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
-//! | `elsewhere.rs` | collections of other servers |
 //! | `hash_join.rs` | `$lookup` without an index |
 //! | `graph_lookup.rs` | `$graphLookup`: queries step by step |
-//! | `sink.rs`, `out.rs`, `merge.rs` | the stages that write |
+//! | `sink.rs`, `out.rs`, `merge.rs`, `next_documents.rs` | the stages that write |
 
-mod elsewhere;
-mod facet;
-mod graph_lookup;
-mod hash_join;
-mod inner;
-mod lookup;
+pub(crate) mod facet;
+pub(crate) mod graph_lookup;
+pub(crate) mod hash_join;
+pub(crate) mod inner;
+pub(crate) mod lookup;
 mod merge;
+mod next_documents;
 mod optimise;
-mod out;
-mod pipeline;
+pub(crate) mod out;
+pub(crate) mod pipeline;
 mod pushdown;
 mod scores;
 mod sink;
-mod step;
+pub(crate) mod step;
+pub(crate) mod surroundings;
 mod union_with;
 
 use std::sync::Arc;
@@ -37,24 +38,16 @@ use std::sync::Arc;
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_lang::Code;
 
+use crate::elsewhere::Elsewhere;
 use crate::operator::{Documents, Eof, Operator, Remote, Rows};
 use crate::plan::{self, Decider, Slots};
 use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope, oplog, stream};
 
-pub use elsewhere::Elsewhere;
-pub(crate) use elsewhere::ElsewhereCollection;
-pub(crate) use facet::Facet;
-pub(crate) use graph_lookup::GraphLookup;
-pub(crate) use hash_join::HashJoin;
-pub(crate) use inner::{Inner, InnerRows};
-pub(crate) use lookup::{Lookup, Strategy};
 pub use out::clone_as_capped;
-pub(crate) use out::drop_unfinished;
-pub(crate) use pipeline::Pipeline;
+use pipeline::Pipeline;
 use sink::Sink;
-pub(crate) use step::{Step, Surroundings, only_field};
 
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {

@@ -8,7 +8,7 @@
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 
-use super::step::only_field;
+use crate::stage_spec::only_field;
 
 /// Requires a pipeline that parses. None: it stays as it is.
 pub(super) fn optimise(stages: Array<'_>) -> Option<ArrayBuf> {

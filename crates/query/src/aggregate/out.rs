@@ -10,7 +10,7 @@ use arbor_lang::{Code, text};
 use arbor_store::{Namespace, Store};
 use arbor_txn::Durability;
 
-use super::sink::next_documents;
+use super::next_documents::next_documents;
 use crate::time_series::{bucket_options, create, options_of};
 use crate::write::{insert, new_object_id};
 use crate::{Cursor, Error, FindSpec, InsertSpec, Interrupt, Result, Scope, find};

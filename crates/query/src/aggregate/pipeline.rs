@@ -6,12 +6,13 @@ use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::stage::{GeoNear, Map, Unwind};
 use arbor_lang::{Context, Filter, Stage};
 
-use super::elsewhere::{ElsewhereCollection, ElsewhereSource};
 use super::optimise::optimise;
 use super::pushdown::{both, push_down};
 use super::scores::{check_place, check_scores};
 use super::sink::Sink;
-use super::step::{Step, Surroundings, only_field};
+use super::step::Step;
+use super::surroundings::Surroundings;
+use crate::elsewhere::{ElsewhereCollection, ElsewhereSource};
 use crate::names::Names;
 use crate::operator::{
     FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
@@ -20,6 +21,7 @@ use crate::operator::{
 use crate::plan::{self, ChosenIndex, Decider, Decision, Query, Slots};
 use crate::query_shape::stage as stage_shape;
 use crate::read::counting_operator;
+use crate::stage_spec::only_field;
 use crate::{AggregateSpec, Result, Scope, Settings};
 
 /// Stages that are part of a query's shape in the plan cache.
@@ -157,8 +159,8 @@ impl Pipeline {
         }
         // E1: before the stages of a view, only those can be sent
         let source = match view.is_empty() {
-            true => collection.source(sent, stages, around),
-            false => collection.source(None, view, around),
+            true => collection.source(sent, stages, around.context),
+            false => collection.source(None, view, around.context),
         };
         let mut steps = Step::parse_all(view, around)?;
         if !filter.matches_everything() {

@@ -4,8 +4,9 @@ use arbor_bson::{Array, ValueRef};
 use arbor_lang::metadata::mentions;
 use arbor_lang::{MetaKind, Stage};
 
-use super::step::{Step, only_field};
+use super::step::Step;
 use crate::plan::score_required;
+use crate::stage_spec::only_field;
 use crate::{Error, Result};
 
 /// Stages whose output does not carry the metadata of their input.

@@ -1,12 +1,11 @@
 //! The stage at the end of a pipeline that writes what comes out of it: `$out` or `$merge`.
 
-use arbor_bson::{Array, ArrayBuf, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, ValueRef};
 use arbor_lang::Context;
 
 use super::merge::Merge;
 use super::out::Out;
-use super::step::only_field;
-use crate::cursor::BatchLimit;
+use crate::stage_spec::only_field;
 use crate::{Cursor, Interrupt, Result, Scope};
 
 #[derive(Clone)]
@@ -40,35 +39,6 @@ impl Sink {
         match self {
             Sink::Out(out) => out.write(scope, cursor, bypass, interrupt),
             Sink::Merge(merge) => merge.write(scope, cursor, bypass, interrupt),
-        }
-    }
-}
-
-/// The next documents that one transaction takes. None at the end.
-pub(super) fn next_documents(
-    scope: &Scope<'_>,
-    cursor: &mut Cursor,
-    interrupt: &Interrupt,
-) -> Result<Option<Vec<DocBuf>>> {
-    let settings = &scope.settings;
-    let limit = BatchLimit { docs: settings.write_docs_max, bytes: settings.write_bytes_max };
-    loop {
-        interrupt.check()?;
-        let batch = cursor.next_batch(limit, interrupt)?;
-        let documents: Vec<DocBuf> = batch
-            .docs
-            .as_array()
-            .iter()
-            .filter_map(|value| match value {
-                ValueRef::Document(doc) => Some(doc.to_buf()),
-                _ => None,
-            })
-            .collect();
-        if !documents.is_empty() {
-            return Ok(Some(documents));
-        }
-        if batch.exhausted {
-            return Ok(None);
         }
     }
 }

@@ -7,7 +7,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 use arbor_lang::Code;
 
 use super::inner::Inner;
-use super::step::Surroundings;
+use super::surroundings::Surroundings;
 use crate::{Error, Result};
 
 pub(super) fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Inner> {

@@ -3,7 +3,10 @@
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 
 use super::{Explainer, Shape};
-use crate::aggregate::{Pipeline, Step, Surroundings, start};
+use crate::aggregate::pipeline::Pipeline;
+use crate::aggregate::start;
+use crate::aggregate::step::Step;
+use crate::aggregate::surroundings::Surroundings;
 use crate::operator::{Detail, Timed};
 use crate::plan::{Decider, Query, Slots};
 use crate::{AggregateSpec, Result, Verbosity};

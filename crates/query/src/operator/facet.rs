@@ -3,7 +3,7 @@
 use arbor_bson::DocBuf;
 
 use super::{Detail, Operator, Row, Run, Shared, Sharing, StageDoc, Tally};
-use crate::aggregate::Facet;
+use crate::aggregate::facet::Facet;
 use crate::{Result, Settings};
 
 pub(crate) struct FacetRow {

@@ -3,7 +3,7 @@
 use arbor_bson::DocBuf;
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
-use crate::aggregate::GraphLookup;
+use crate::aggregate::graph_lookup::GraphLookup;
 use crate::{Result, Settings};
 
 pub(crate) struct GraphLookupRows {

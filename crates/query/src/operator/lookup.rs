@@ -8,7 +8,8 @@ use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
 use arbor_lang::stage::{Unwind, Unwound};
 
 use super::{Detail, Examined, Operator, Row, Run, StageDoc, Tally};
-use crate::aggregate::{HashJoin, Lookup, Strategy};
+use crate::aggregate::hash_join::HashJoin;
+use crate::aggregate::lookup::{Lookup, Strategy};
 use crate::{Result, Settings};
 
 pub(crate) struct LookupRows {

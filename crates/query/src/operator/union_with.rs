@@ -3,7 +3,7 @@
 use arbor_bson::DocBuf;
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
-use crate::aggregate::{Inner, InnerRows};
+use crate::aggregate::inner::{Inner, InnerRows};
 use crate::{Result, Settings};
 
 pub(crate) struct UnionRows {

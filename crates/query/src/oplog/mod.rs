@@ -15,24 +15,20 @@ mod tail;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::number;
-use arbor_store::{Namespace, Store};
 use bounds::Bounds;
 use scan::OplogScan;
 
 pub use tail::OplogTail;
 
-use crate::aggregate::{Pipeline, only_field, written};
+pub use crate::source::is_oplog;
+
+use crate::aggregate::pipeline::Pipeline;
+use crate::aggregate::written;
 use crate::plan::Query;
 use crate::running_plan::RunningPlan;
+use crate::stage_spec::only_field;
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope};
-
-const NAME: &str = "local.oplog.rs";
-
-/// Returns true if the name is that of the oplog, and there is one.
-pub fn is_oplog(store: &Store, namespace: &Namespace) -> bool {
-    namespace.as_str() == NAME && store.transactions().retention().is_some()
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {

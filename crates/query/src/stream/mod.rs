@@ -41,8 +41,8 @@ use start::Start;
 use target::Target;
 pub use token::Token as ResumeToken;
 
-use crate::aggregate::only_field;
 use crate::source::Source;
+use crate::stage_spec::only_field;
 use crate::{AggregateSpec, Cursor, Database, Error, Result, Scope};
 
 const NAME: &str = "$changeStream";

@@ -5,7 +5,7 @@ use arbor_lang::stage::Flow;
 use arbor_lang::{Code, Context, Stage, text};
 
 use super::{NAME, location};
-use crate::aggregate::only_field;
+use crate::stage_spec::only_field;
 use crate::{Error, Result};
 
 const SPLIT: &str = "$changeStreamSplitLargeEvent";

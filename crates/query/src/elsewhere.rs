@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use arbor_bson::{Array, ArrayBuf, DocBuf, Value, ValueRef};
+use arbor_lang::Context;
 use arbor_store::Namespace;
 
-use super::step::{Surroundings, only_field};
 use crate::Result;
 use crate::operator::Rows;
+use crate::stage_spec::only_field;
 
 /// The other servers.
 pub trait Elsewhere: Send + Sync {
@@ -40,18 +41,13 @@ impl ElsewhereCollection {
     }
 
     /// Returns a source of the documents that may pass `joined`, a filter, and the first of `stages`.
-    pub(crate) fn source(
-        &self,
-        joined: Option<DocBuf>,
-        stages: Array<'_>,
-        around: &Surroundings<'_>,
-    ) -> ElsewhereSource {
+    pub(crate) fn source(&self, joined: Option<DocBuf>, stages: Array<'_>, context: &Context) -> ElsewhereSource {
         let mut sent = ArrayBuf::new();
         if let Some(joined) = joined {
             sent.push(&DocBuf::new().with("$match", &joined));
         }
         let mut variables = Some(DocBuf::new());
-        for (name, value) in around.context.variables.iter() {
+        for (name, value) in context.variables.iter() {
             match (value, &mut variables) {
                 (Some(value), Some(all)) => {
                     all.append(name, &DocBuf::new().with("$literal", value.as_ref()));
@@ -71,7 +67,7 @@ impl ElsewhereCollection {
 }
 
 /// Returns the filter of documents with one of these values in a field.
-pub(super) fn one_of(path: &str, values: &[Value]) -> DocBuf {
+pub(crate) fn one_of(path: &str, values: &[Value]) -> DocBuf {
     let values: ArrayBuf = values.iter().map(Value::as_ref).collect();
     DocBuf::new().with(path, &DocBuf::new().with("$in", &values))
 }
