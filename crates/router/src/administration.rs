@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{Routing, new_version, now};
+use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::shard::Shard;
 use crate::table;
 use crate::{Request, Router, fields};
@@ -617,44 +618,6 @@ impl<'r> Request<'r> {
     }
 }
 
-/// Returns the documents of a reply's only batch.
-pub(crate) fn first_batch(reply: Doc<'_>) -> Result<Vec<Doc<'_>>> {
-    let cursor = fields::document(reply, "cursor");
-    let batch = cursor.and_then(|cursor| fields::array(cursor, "firstBatch"));
-    let batch = batch.ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a shard sent a reply without a cursor"))?;
-    if cursor.is_some_and(|cursor| fields::int(cursor, "id") != 0) {
-        return Err(Error::new(Code::INTERNAL_ERROR, "a shard did not send all in one batch"));
-    }
-    Ok(batch.iter().filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc) } else { None }).collect())
-}
-
-/// Creates a collection or view as `listCollections` shows it, if it does not exist.
-pub(crate) fn create_like(listed: Doc<'_>, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
-    let name = fields::string(listed, "name").unwrap_or_default();
-    let mut create = DocBuf::new().with("create", name);
-    for (option, value) in fields::document(listed, "options").iter().flat_map(|options| options.iter()) {
-        create.append(option, value);
-    }
-    match to.call(db, &create, interrupt) {
-        Err(error) if error.code == Code::NAMESPACE_EXISTS => Ok(()),
-        other => other.map(drop),
-    }
-}
-
-pub(crate) fn copy_indexes(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
-    let listed = from.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
-    let indexes: Vec<DocBuf> = first_batch(listed.as_doc())?
-        .into_iter()
-        .filter(|index| fields::string(*index, "name") != Some("_id_"))
-        .map(|index| fields::without(index, &["ns", "background"]))
-        .collect();
-    if indexes.is_empty() {
-        return Ok(());
-    }
-    let create = DocBuf::new().with("createIndexes", name).with("indexes", &indexes.iter().collect::<ArrayBuf>());
-    to.call(db, &create, interrupt).map(drop)
-}
-
 fn copy_documents(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
     let mut reply = from.call(db, &DocBuf::new().with("find", name).with("batchSize", 1000i32), interrupt)?;
     loop {
@@ -685,14 +648,4 @@ fn copy_documents(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &In
         let more = DocBuf::new().with("getMore", id).with("collection", name).with("batchSize", 1000i32);
         reply = from.call(db, &more, interrupt)?;
     }
-}
-
-/// Returns the usual name of an index over a key.
-pub(crate) fn index_name(key: Doc<'_>) -> String {
-    let parts = key.iter().map(|(path, direction)| match direction {
-        ValueRef::String(word) => format!("{path}_{word}"),
-        other => format!("{path}_{}", fields::number_of(other).unwrap_or(1.0)),
-    });
-    let name = parts.collect::<Vec<String>>().join("_");
-    if name == "_id_1" { "_id_".to_owned() } else { name }
 }

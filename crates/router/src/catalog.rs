@@ -422,7 +422,7 @@ impl Catalog {
             let filter = DocBuf::new().with("name", on.as_str()).with("type", "view");
             let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
             let listed = shard.call(db, &list, interrupt)?;
-            let views = crate::administration::first_batch(listed.as_doc())?;
+            let views = crate::definitions::first_batch(listed.as_doc())?;
             let options = views.first().and_then(|view| fields::document(*view, "options"));
             let Some(below) = options.and_then(|options| fields::string(options, "viewOn")) else { break };
             let stages = options.and_then(|options| fields::array(options, "pipeline")).unwrap_or(Array::empty());

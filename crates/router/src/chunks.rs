@@ -8,8 +8,8 @@ use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
-use crate::administration::{copy_indexes, create_like, first_batch, index_name};
 use crate::catalog::{Catalog, now};
+use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
 use crate::shard::Shard;
 use crate::table::{Table, is_hashed, key_of_bound};
 use crate::{Request, fields};

@@ -104,7 +104,7 @@ impl Request<'_> {
 
     /// The index of the shard key stays.
     fn check_dropped(&self, table: &Table) -> Result<()> {
-        let of_key = crate::administration::index_name(table.key.as_doc());
+        let of_key = crate::definitions::index_name(table.key.as_doc());
         let named = match self.body().get("index") {
             Some(ValueRef::String(name)) => name == of_key,
             Some(ValueRef::Document(key)) => key.as_bytes() == table.key.as_bytes(),

@@ -20,6 +20,7 @@
 //! | `streams` | change streams over several shards |
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
+//! | `definitions` | collections and indexes as shards list them, and their copies |
 //! | `moves` | moves of chunks between shards |
 //! | `throttle` | the pace of a move, by the latencies of clients |
 //! | `balancer/` | the balancer, which is on the config servers |
@@ -32,6 +33,7 @@ mod catalog;
 mod chunks;
 mod clock;
 mod ddl;
+mod definitions;
 mod dispatch;
 mod elsewhere;
 mod fields;

@@ -14,9 +14,10 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, copy_indexes, create_like, first_batch, renewal};
+use crate::administration::{Guard, renewal};
 use crate::catalog::now;
 use crate::chunks::{check_names, replacement, transaction};
+use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
 use crate::throttle::{SLICE, Sum, Throttle};

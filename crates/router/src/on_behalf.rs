@@ -7,7 +7,7 @@ use arbor_auth::{Action, Target};
 use arbor_bson::{ArrayBuf, Doc, DocBuf};
 use arbor_command::{Answer, Result, Routed};
 
-use crate::administration::first_batch;
+use crate::definitions::first_batch;
 use crate::{Request, fields};
 
 /// Returns the digest of the user's name. None: there is no access control, or no user is logged in.
