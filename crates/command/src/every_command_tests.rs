@@ -13,7 +13,7 @@ use arbor_protocol::transport::{NetworkStatistics, Peer};
 use arbor_query::Database;
 use arbor_wire::{Form, ReplyTo};
 
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 use crate::{Commands, Connection, Host, Options, Parameters, registry};
 
 struct NoHost;

@@ -18,11 +18,12 @@ use arbor_protocol::{CommandInfo, labels};
 use arbor_query::{Interrupt, LastCommit, summary};
 use arbor_store::Namespace;
 use arbor_txn::{Patience, View};
-use arbor_wire::{Form, ReplyTo, Sequence};
+use arbor_wire::Form;
 
 use crate::call::{Call, Plan};
 use crate::cmd::crud::get_more;
 use crate::cmd::diagnostics::hello;
+use crate::incoming::{Incoming, hidden, kind_name};
 use crate::moves;
 use crate::registry::{self, Row};
 use crate::routing::answered;
@@ -422,16 +423,6 @@ impl Commands {
     }
 }
 
-/// Returns a command without its secrets, for the log and for `currentOp`.
-pub(crate) fn hidden(body: Doc<'_>) -> DocBuf {
-    body.iter()
-        .map(|(name, value)| (name, if SECRET.contains(&name) { ValueRef::String("xxx") } else { value }))
-        .collect()
-}
-
-/// Fields whose values are shown to no client.
-const SECRET: &[&str] = &["pwd", "payload", "key", "speculativeAuthenticate"];
-
 /// Longest wait of a refused write for the role to be shown; less than the time in which a step-down without a successor fails.
 const RETIREMENT_SHOWN_MAX: Duration = Duration::from_secs(1);
 
@@ -445,17 +436,6 @@ const ROLE_CODES: &[Code] = &[
     Code::INTERRUPTED_AT_SHUTDOWN,
     Code::SHUTDOWN_IN_PROGRESS,
 ];
-
-/// A request in the one shape, whichever way it came.
-pub(crate) struct Incoming<'r> {
-    pub db: &'r str,
-    pub body: Doc<'r>,
-    pub sequences: &'r [Sequence<'r>],
-    pub reply_to: ReplyTo,
-    pub may_stream: bool,
-    /// It waited for news, at the latest until then.
-    pub waited_until: Option<Instant>,
-}
 
 /// Result of a command's function.
 struct RunOutcome {
@@ -488,17 +468,6 @@ pub(crate) struct Done {
     pub streams: bool,
     /// There is no reply yet.
     pub wait_until: Option<Instant>,
-}
-
-pub(crate) fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Insert => "insert",
-        Kind::Query => "query",
-        Kind::Update => "update",
-        Kind::Delete => "remove",
-        Kind::GetMore => "getmore",
-        Kind::Command => "command",
-    }
 }
 
 /// The application that a handshake names: fail points apply to the handshake itself.

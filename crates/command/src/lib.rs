@@ -45,6 +45,7 @@ mod error_map;
 mod every_command_tests;
 mod execution;
 mod feature_version;
+mod incoming;
 mod index_builds;
 mod log_components;
 mod moves;

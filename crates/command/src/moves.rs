@@ -38,7 +38,7 @@ use arbor_txn::{Durability, View};
 use parking_lot::{Condvar, Mutex};
 
 use crate::call::Call;
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 use crate::ownership::{Placed, Writing};
 use crate::session::two_phase;
 use crate::{Commands, Error, Result, session};

@@ -24,7 +24,7 @@ use arbor_store::Namespace;
 use arbor_txn::View;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 use crate::moves::{ClearedRange, Entered, HiddenRanges, Moving, is_write, owned_before};
 use crate::{Commands, Error, Result};
 

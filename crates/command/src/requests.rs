@@ -14,7 +14,8 @@ use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, 
 use crate::cmd::diagnostics::hello;
 use crate::commands::{Host, Options};
 use crate::connection::{LastWrite, Stream, Waiting};
-use crate::execution::{Done, Incoming};
+use crate::execution::Done;
+use crate::incoming::Incoming;
 use crate::{Commands, Connection, Error, Parameters, place, registry};
 
 /// Longest message of a connection without a login, unpacked: no command that begins one is longer.

@@ -12,7 +12,7 @@ use arbor_query::{ShapeHash, summary};
 use arbor_wire::Form;
 
 use crate::call::Plan;
-use crate::execution::{Incoming, kind_name};
+use crate::incoming::{Incoming, kind_name};
 use crate::profiler::Verdict;
 use crate::slow_shapes::SlowOperation;
 use crate::{Commands, Connection, Error, thread_cpu, usage};

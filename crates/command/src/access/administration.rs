@@ -6,7 +6,7 @@ use arbor_auth::{Privilege, Restrictions, RoleName, Target, UserName};
 use arbor_bson::ValueRef;
 
 use super::Needed;
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 
 fn fields<'a>(request: &Incoming<'a>, name: &'a str) -> impl Iterator<Item = ValueRef<'a>> + use<'a> {
     request.body.iter().skip(1).filter(move |(own, _)| *own == name).map(|(_, value)| value)

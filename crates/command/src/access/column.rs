@@ -3,7 +3,7 @@
 use arbor_auth::Action;
 
 use super::Needed;
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 
 /// Rights that a user needs for a command.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use arbor_protocol::operation::User;
 use arbor_protocol::request::NO_USER;
 
 use super::{Access, Identity, Needed};
-use crate::execution::{Incoming, hidden};
+use crate::incoming::{Incoming, hidden};
 use crate::registry::Row;
 use crate::{Commands, Connection, Error, Result};
 

@@ -6,7 +6,7 @@ use arbor_auth::Target;
 use arbor_bson::{Array, Doc, ValueRef};
 
 use super::{Access, Needed};
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 use crate::registry;
 
 /// Pipelines and entries within each other, deeper than any parser takes them.

@@ -3,7 +3,7 @@
 use arbor_auth::{Action, Privileges, Target};
 
 use super::{Access, Identity};
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 
 /// Collects what a request needs; one thing that is not permitted refuses all of it.
 pub(crate) struct Needed<'w> {

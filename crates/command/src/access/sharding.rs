@@ -6,7 +6,7 @@ use arbor_auth::Target;
 use arbor_bson::ValueRef;
 
 use super::Needed;
-use crate::execution::Incoming;
+use crate::incoming::Incoming;
 
 /// Returns the database or namespace behind the command's name; empty if it is no text.
 fn named<'a>(request: &Incoming<'a>) -> &'a str {

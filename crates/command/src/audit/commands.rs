@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_store::Namespace;
 
-use crate::execution::{Incoming, hidden};
+use crate::incoming::{Incoming, hidden};
 use crate::{Commands, Connection};
 
 /// Longest command of an event; a longer one is shown by its name.
