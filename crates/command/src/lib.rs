@@ -75,7 +75,7 @@ pub use connection::Connection;
 pub use error::{Error, Result};
 pub use parameters::Parameters;
 pub use replication::Membership;
-pub use routing::{Answer, Balancer, Routed, RoutedCursor, Router};
+pub use routing::{Answer, Balancer, Routed, RoutedCursor, Router, check_bulk_write, command_info, is_fatal};
 
 /// The MongoDB release that Arbor presents itself as.
 pub const MONGODB_VERSION: &str = "8.0.0";

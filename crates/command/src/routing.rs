@@ -8,7 +8,9 @@ use arbor_wire::Sequence;
 
 use crate::access::Identity;
 use crate::call::Call;
+use crate::cmd::crud::bulk_write;
 use crate::cmd::shared::cursor_reply::{First, answer_first};
+use crate::cmd::shared::write_reply;
 use crate::{Commands, Error, Result, registry};
 
 /// One request that a router may answer.
@@ -38,6 +40,8 @@ pub struct RoutedCursor {
     pub batch_size: Option<u64>,
     pub single_batch: bool,
     pub no_timeout: bool,
+    /// Fields of the reply beside the cursor.
+    pub beside: DocBuf,
 }
 
 /// One per server.
@@ -78,6 +82,21 @@ impl Commands {
     }
 }
 
+/// Checks the operations of a `bulkWrite`; returns the names of its collections.
+pub fn check_bulk_write(body: Doc<'_>, ops: &[DocBuf], infos: &[DocBuf]) -> Result<Vec<String>> {
+    bulk_write::check(body, ops, infos)
+}
+
+/// Returns what is known of a command of all servers.
+pub fn command_info(name: &str) -> Option<&'static CommandInfo> {
+    registry::info(name)
+}
+
+/// Returns true for errors that fail a write command, and not only one of its statements.
+pub fn is_fatal(error: &Error) -> bool {
+    write_reply::is_fatal(error)
+}
+
 /// Runs a command on the router; false: the server is to run it.
 pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool> {
     let (interrupt, user) = (call.interrupt.clone(), call.connection.login.user.clone());
@@ -93,8 +112,11 @@ pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool>
     match interrupt.guard(|| router.run(call.server, &routed))? {
         Answer::Local => return Ok(false),
         Answer::Reply(reply) => call.reply = reply,
-        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout }) => {
+        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout, beside }) => {
             answer_first(call, cursor, First { single_batch, no_timeout, ..First::of(batch_size) })?;
+            beside.as_doc().iter().for_each(|(name, value)| {
+                call.reply.append(name, value);
+            });
         }
     }
     Ok(true)

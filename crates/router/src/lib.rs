@@ -16,6 +16,7 @@
 //! | `operations` | what runs, on the router and on the shards |
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
+//! | `bulk_write` | `bulkWrite` as statements of its collections |
 //! | `elsewhere` | collections that stages on the router read |
 //! | `streams` | change streams over several shards |
 //! | `sink` | `$out` and `$merge` |
@@ -29,6 +30,7 @@
 
 mod administration;
 mod balancer;
+mod bulk_write;
 mod catalog;
 mod chunks;
 mod clock;

@@ -96,6 +96,7 @@ impl Request<'_> {
         };
         let scope = Scope::of(&self.server.database);
         let cursor = arbor_query::aggregate_documents(&scope, &spec, documents, self.interrupt())?;
-        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false }))
+        let beside = DocBuf::new();
+        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false, beside }))
     }
 }

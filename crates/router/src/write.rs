@@ -119,15 +119,19 @@ fn append_count(reply: &mut DocBuf, name: &str, count: i64) {
 impl Request<'_> {
     /// Returns the statements of a field, an array or a document sequence.
     fn statements(&self, name: &str) -> Vec<Statement> {
-        let documents: Vec<DocBuf> = match self.routed.sequences.iter().find(|some| some.name == name) {
+        let documents = self.documents_of(name).into_iter().enumerate();
+        documents.map(|(index, document)| Statement { index, document }).collect()
+    }
+
+    pub(crate) fn documents_of(&self, name: &str) -> Vec<DocBuf> {
+        match self.routed.sequences.iter().find(|some| some.name == name) {
             Some(sequence) => sequence.iter().map(Doc::to_buf).collect(),
             None => fields::array(self.body(), name)
                 .iter()
                 .flat_map(|all| all.iter())
                 .filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None })
                 .collect(),
-        };
-        documents.into_iter().enumerate().map(|(index, document)| Statement { index, document }).collect()
+        }
     }
 
     /// Sends some statements to one shard, as a part of the request.
@@ -383,34 +387,6 @@ impl Request<'_> {
             }
             Ok(Answer::Reply(last))
         })
-    }
-
-    /// `bulkWrite`: where all of its collections are on one shard.
-    pub(crate) fn bulk_write(&self) -> Result<Answer> {
-        let named = self.statements("nsInfo");
-        let mut one: Option<Arc<Shard>> = None;
-        for info in &named {
-            let namespace = fields::string(info.document.as_doc(), "ns").unwrap_or_default();
-            let Some((db, _)) = namespace.split_once('.') else { continue };
-            let shard = match self.catalog().routing(db, namespace, true, self.interrupt())? {
-                Routing::Unsharded(shard, _) | Routing::Config(shard) => shard,
-                Routing::Sharded(..) => {
-                    let text = "bulkWrite on a sharded collection is not supported yet; the commands insert, update and delete are";
-                    return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
-                }
-            };
-            if one.as_ref().is_some_and(|own| own.name != shard.name) {
-                let text = "bulkWrite on databases of several shards is not supported yet";
-                return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
-            }
-            one = Some(shard);
-        }
-        let none = || Error::new(Code::SHARD_NOT_FOUND, "No shards found");
-        let shard = match one {
-            Some(shard) => shard,
-            None => self.catalog().shards(self.interrupt())?.into_iter().next().ok_or_else(none)?,
-        };
-        Ok(Answer::Reply(self.forward_to(&Routing::Unsharded(shard.clone(), None), &shard)?))
     }
 }
 

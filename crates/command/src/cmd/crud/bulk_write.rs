@@ -5,6 +5,7 @@
 
 use arbor_bson::{Doc, DocBuf, Value, ValueRef};
 use arbor_protocol::arguments::{Field, present};
+use arbor_protocol::generic::is_generic;
 use arbor_protocol::metrics::Kind;
 use arbor_query::{Cursor, DeleteSpec, DeleteStatement, InsertSpec, UpdateSpec, UpdateStatement, WriteError};
 use arbor_store::Namespace;
@@ -17,7 +18,7 @@ use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let request = Request::parse(call)?;
-    let mut answers = Answers { errors_only: request.errors_only, ..Answers::default() };
+    let mut answers = Answers { errors_only: request.options.errors_only, ..Answers::default() };
     let mut next = 0;
     while let Some(first) = request.operations.get(next) {
         let group = request.operations[next..].iter().take_while(|other| first.runs_with(other)).count();
@@ -28,7 +29,11 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         next += group;
     }
     let namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
-    answer_first(call, Cursor::over_documents(namespace, answers.documents), First::of_all(request.batch_size))?;
+    answer_first(
+        call,
+        Cursor::over_documents(namespace, answers.documents),
+        First::of_all(request.options.batch_size),
+    )?;
     for (name, count) in [
         ("nErrors", answers.errors),
         ("nInserted", answers.inserted),
@@ -45,6 +50,11 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
 struct Request<'c> {
     operations: Vec<Operation<'c>>,
     namespaces: Vec<Namespace>,
+    options: Options<'c>,
+}
+
+/// Fields of the command beside `ops` and `nsInfo`.
+struct Options<'c> {
     ordered: bool,
     errors_only: bool,
     bypass_validation: bool,
@@ -76,20 +86,7 @@ impl Operation<'_> {
 
 impl<'c> Request<'c> {
     fn parse(call: &Call<'c>) -> Result<Request<'c>> {
-        let (mut ordered, mut errors_only, mut bypass_validation) = (true, false, false);
-        let (mut let_variables, mut batch_size) = (None, None);
-        for (name, value) in call.own_fields() {
-            let field = call.field(name);
-            match name {
-                "ops" | "nsInfo" => {}
-                "ordered" => ordered = field.bool(value)?,
-                "errorsOnly" => errors_only = field.bool(value)?,
-                "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
-                "let" => let_variables = Some(field.document(value)?),
-                "cursor" => batch_size = cursor_option(field, value)?,
-                _ => return Err(field.unknown().into()),
-            }
-        }
+        let options = Options::parse(call.own_fields())?;
         let operations = call.documents("ops")?;
         check_count(call, operations.len())?;
         let namespaces = call.documents("nsInfo")?;
@@ -97,8 +94,45 @@ impl<'c> Request<'c> {
         let namespaces = namespaces.into_iter().map(namespace).collect::<Result<Vec<_>>>()?;
         let operations = operations.into_iter().enumerate();
         let operations = operations.map(|(at, doc)| operation(at, doc, namespaces.len())).collect::<Result<_>>()?;
-        Ok(Request { operations, namespaces, ordered, errors_only, bypass_validation, let_variables, batch_size })
+        Ok(Request { operations, namespaces, options })
     }
+}
+
+impl<'c> Options<'c> {
+    fn parse(fields: impl Iterator<Item = (&'c str, ValueRef<'c>)>) -> Result<Options<'c>> {
+        let mut options = Options {
+            ordered: true,
+            errors_only: false,
+            bypass_validation: false,
+            let_variables: None,
+            batch_size: None,
+        };
+        for (name, value) in fields {
+            let field = Field::new("bulkWrite", name);
+            match name {
+                "ops" | "nsInfo" => {}
+                "ordered" => options.ordered = field.bool(value)?,
+                "errorsOnly" => options.errors_only = field.bool(value)?,
+                "bypassDocumentValidation" => options.bypass_validation = field.bool(value)?,
+                "let" => options.let_variables = Some(field.document(value)?),
+                "cursor" => options.batch_size = cursor_option(field, value)?,
+                _ => return Err(field.unknown().into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Checks a command with its `ops` and `nsInfo`; returns the names of the collections.
+pub(crate) fn check(body: Doc<'_>, ops: &[DocBuf], infos: &[DocBuf]) -> Result<Vec<String>> {
+    Options::parse(present(body).skip(1).filter(|(name, _)| !is_generic(name)))?;
+    check_length(ops.len())?;
+    check_length(infos.len())?;
+    let names: Vec<Namespace> = infos.iter().map(|info| namespace(info.as_doc())).collect::<Result<_>>()?;
+    for (at, op) in ops.iter().enumerate() {
+        operation(at, op.as_doc(), names.len())?;
+    }
+    Ok(names.iter().map(|name| name.as_str().to_owned()).collect())
 }
 
 fn namespace(info: Doc<'_>) -> Result<Namespace> {
@@ -212,7 +246,7 @@ fn run_group(
     };
     let mut proceed = true;
     for answer in done {
-        proceed &= answer.outcome.is_ok() || !request.ordered;
+        proceed &= answer.outcome.is_ok() || !request.options.ordered;
         answers.add(answer)?;
     }
     Ok(proceed)
@@ -246,9 +280,9 @@ impl Group<'_> {
         let spec = InsertSpec {
             namespace: self.namespace.clone(),
             documents: documents.collect(),
-            ordered: self.request.ordered,
+            ordered: self.request.options.ordered,
             durability: call.generic.write_concern.durability(),
-            bypass_validation: self.request.bypass_validation,
+            bypass_validation: self.request.options.bypass_validation,
         };
         call.server.metrics.count(Kind::Insert, spec.documents.len() as u64);
         let outcome = arbor_query::insert(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
@@ -268,10 +302,10 @@ impl Group<'_> {
         let spec = UpdateSpec {
             namespace: self.namespace.clone(),
             updates: updates.collect(),
-            ordered: self.request.ordered,
-            let_variables: self.request.let_variables,
+            ordered: self.request.options.ordered,
+            let_variables: self.request.options.let_variables,
             durability: call.generic.write_concern.durability(),
-            bypass_validation: self.request.bypass_validation,
+            bypass_validation: self.request.options.bypass_validation,
         };
         call.server.metrics.count(Kind::Update, spec.updates.len() as u64);
         let outcome = arbor_query::update(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
@@ -296,8 +330,8 @@ impl Group<'_> {
         let spec = DeleteSpec {
             namespace: self.namespace.clone(),
             deletes: deletes.collect(),
-            ordered: self.request.ordered,
-            let_variables: self.request.let_variables,
+            ordered: self.request.options.ordered,
+            let_variables: self.request.options.let_variables,
             durability: call.generic.write_concern.durability(),
         };
         call.server.metrics.count(Kind::Delete, spec.deletes.len() as u64);
