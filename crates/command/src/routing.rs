@@ -40,8 +40,8 @@ pub struct RoutedCursor {
     pub batch_size: Option<u64>,
     pub single_batch: bool,
     pub no_timeout: bool,
-    /// Fields of the reply beside the cursor.
-    pub beside: DocBuf,
+    /// Fields of the reply next to the cursor.
+    pub extra: Option<Box<DocBuf>>,
 }
 
 /// One per server.
@@ -112,9 +112,9 @@ pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool>
     match interrupt.guard(|| router.run(call.server, &routed))? {
         Answer::Local => return Ok(false),
         Answer::Reply(reply) => call.reply = reply,
-        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout, beside }) => {
+        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout, extra }) => {
             answer_first(call, cursor, First { single_batch, no_timeout, ..First::of(batch_size) })?;
-            beside.as_doc().iter().for_each(|(name, value)| {
+            extra.iter().flat_map(|extra| extra.as_doc().iter()).for_each(|(name, value)| {
                 call.reply.append(name, value);
             });
         }

@@ -121,7 +121,7 @@ impl Request<'_> {
             first += some.len();
         }
         results.documents.sort_by_key(|document| fields::int(document.as_doc(), "idx"));
-        let mut beside = DocBuf::new()
+        let mut extra = DocBuf::new()
             .with("nErrors", results.errors as i32)
             .with("nInserted", results.inserted as i32)
             .with("nMatched", results.matched as i32)
@@ -129,7 +129,7 @@ impl Request<'_> {
             .with("nUpserted", results.upserted as i32)
             .with("nDeleted", results.deleted as i32);
         if let Some(error) = &results.concern_error {
-            beside.append("writeConcernError", error);
+            extra.append("writeConcernError", error);
         }
         let cursor = fields::document(body, "cursor").unwrap_or(Doc::empty());
         let batch_size = cursor.get("batchSize").and_then(fields::number_of).map(|size| size as u64);
@@ -139,7 +139,7 @@ impl Request<'_> {
             batch_size: Some(batch_size.unwrap_or(u64::MAX)),
             single_batch: false,
             no_timeout: false,
-            beside,
+            extra: Some(Box::new(extra)),
         }))
     }
 

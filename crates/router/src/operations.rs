@@ -96,7 +96,7 @@ impl Request<'_> {
         };
         let scope = Scope::of(&self.server.database);
         let cursor = arbor_query::aggregate_documents(&scope, &spec, documents, self.interrupt())?;
-        let beside = DocBuf::new();
-        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false, beside }))
+        let extra = None;
+        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false, extra }))
     }
 }

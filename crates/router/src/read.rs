@@ -144,7 +144,7 @@ impl Request<'_> {
                 batch_size: batch_size.and_then(|size| u64::try_from(size).ok()),
                 single_batch: fields::is_true(body, "singleBatch"),
                 no_timeout: fields::is_true(body, "noCursorTimeout"),
-                beside: DocBuf::new(),
+                extra: None,
             }))
         })
     }
@@ -332,7 +332,7 @@ impl Request<'_> {
                 batch_size: over.batch_size.and_then(|size| u64::try_from(size).ok()),
                 single_batch: over.single_batch,
                 no_timeout: over.no_timeout,
-                beside: DocBuf::new(),
+                extra: None,
             })),
             (Opened::Cursor(cursor), Some(stage)) => {
                 self.write_into(cursor, stage)?;

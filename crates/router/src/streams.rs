@@ -148,7 +148,7 @@ impl Request<'_> {
             batch_size: batch_size.and_then(|size| u64::try_from(size).ok()),
             single_batch: false,
             no_timeout: false,
-            beside: DocBuf::new(),
+            extra: None,
         }))
     }
 }

@@ -53,7 +53,7 @@ struct Request<'c> {
     options: Options<'c>,
 }
 
-/// Fields of the command beside `ops` and `nsInfo`.
+/// Fields of the command other than `ops` and `nsInfo`.
 struct Options<'c> {
     ordered: bool,
     errors_only: bool,
