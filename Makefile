@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
-.PHONY: dist attack attack-short crash-power nightly loom simulate
+.PHONY: dist attack attack-short crash-power nightly loom miri simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
 
@@ -124,6 +124,10 @@ loom: setup-build
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
 	  cargo test --release --locked -p arbor-ftree -p arbor-log -p arbor-txn --lib loom_
 
+# undefined behaviour in what reads bytes and in the memtable, whose memory threads share without locks (scripts/miri)
+miri: setup-build
+	scripts/miri
+
 # a replica set in one thread, with faults of network, disks, clocks and coordinator: `make simulate STEPS=1000000 SEED=7`
 STEPS ?= 10000000
 SEED ?= 1
@@ -131,7 +135,7 @@ simulate: setup-build
 	cargo run --profile quick --locked -p arbor-sim -- --steps $(STEPS) --seed $(SEED)
 
 # what is too slow for `make test`, in one go
-nightly: loom simulate attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
+nightly: loom miri simulate attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50

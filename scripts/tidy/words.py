@@ -8,7 +8,7 @@ import files
 TABLE = "scripts/tidy/words.tsv"
 # The glossary explains old words; the change log and the tables of experiments say what was.
 SOURCES = (".rs", ".py", ".mjs", ".js", ".sh", ".go", ".java", ".c", ".toml", ".yml", ".yaml", ".spec", "Makefile")
-SCRIPTS = ("scripts/again", "scripts/dist", "scripts/fuzz", "scripts/setup", "scripts/split-debug")
+SCRIPTS = ("scripts/again", "scripts/dist", "scripts/fuzz", "scripts/miri", "scripts/setup", "scripts/split-debug")
 APART = ("CHANGELOG.md", "docs/glossary.md", "docs/experiments/", "scripts/tidy/")
 
 
