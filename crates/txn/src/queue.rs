@@ -1,19 +1,63 @@
 //! Committers queue up; one of them leads a group.
 //!
 //! A committer that finds no leader leads at once, with nothing but its own request: a single writer waits for no other thread.
-//! Requests that arrive while a leader works wait, and form the next group; the leader hands the lead to the first of
-//! them before it wakes its own group.
+//! Requests that arrive while a leader works wait, and form the next group. Who leads it depends on how many there are:
+//!
+//! - one: the same leader, up to [`FURTHER_GROUPS`] times. Waking another thread takes longer than a group does.
+//! - more: the first of them. It begins while the leader wakes its own group.
+//!
+//! The first that waits spins for a moment before it sleeps: its turn is the next.
 //!
 //! I1: `led == false` implies that no request waits.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+#[cfg(all(test, loom))]
+#[path = "queue_model.rs"]
+mod model;
 
-use parking_lot::{Condvar, Mutex};
+/// The primitives, which loom replaces where it tries all interleavings.
+mod sync {
+    #[cfg(loom)]
+    pub(super) use loom::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
+    #[cfg(not(loom))]
+    pub(super) use parking_lot::{Condvar, Mutex, MutexGuard};
+    #[cfg(not(loom))]
+    pub(super) use std::sync::{Arc, atomic};
+
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        #[cfg(loom)]
+        return mutex.lock().expect("a panic ends the model");
+        #[cfg(not(loom))]
+        return mutex.lock();
+    }
+
+    pub(super) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        #[cfg(loom)]
+        return condvar.wait(guard).expect("a panic ends the model");
+        #[cfg(not(loom))]
+        {
+            let mut guard = guard;
+            condvar.wait(&mut guard);
+            guard
+        }
+    }
+}
+
+use std::collections::VecDeque;
+
+use self::sync::atomic::{AtomicBool, Ordering};
+use self::sync::{Arc, Condvar, Mutex};
+
+/// Groups that a leader processes besides its own, so that its own committer returns.
+const FURTHER_GROUPS: usize = 8;
+
+/// Rounds of spinning before a sleep: 25 to 65 microseconds, about the time in which a sleeping thread wakes.
+const SPINS: usize = 1000;
 
 pub(crate) struct Queue<R, O> {
     state: Mutex<State<R, O>>,
     group_bytes_max: usize,
+    further_groups: usize,
+    spins: usize,
 }
 
 struct State<R, O> {
@@ -30,6 +74,8 @@ struct Waiting<R, O> {
 struct Slot<O> {
     turn: Mutex<Turn<O>>,
     changed: Condvar,
+    /// `turn` is no longer [`Turn::Waits`].
+    is_set: AtomicBool,
 }
 
 enum Turn<O> {
@@ -39,20 +85,31 @@ enum Turn<O> {
 }
 
 impl<O> Slot<O> {
+    fn new() -> Slot<O> {
+        Slot { turn: Mutex::new(Turn::Waits), changed: Condvar::new(), is_set: AtomicBool::new(false) }
+    }
+
     fn set(&self, turn: Turn<O>) {
-        let mut current = self.turn.lock();
-        debug_assert!(matches!(*current, Turn::Waits), "a committer gets one answer at a time");
+        let mut current = sync::lock(&self.turn);
+        assert!(matches!(*current, Turn::Waits), "a committer gets one answer");
         *current = turn;
         drop(current);
+        self.is_set.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
     /// Waits for the outcome, or for the lead (`None`).
-    fn wait(&self) -> Option<O> {
-        let mut turn = self.turn.lock();
+    fn wait(&self, spins: usize) -> Option<O> {
+        for _ in 0..spins {
+            if self.is_set.load(Ordering::Acquire) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let mut turn = sync::lock(&self.turn);
         loop {
             match std::mem::replace(&mut *turn, Turn::Waits) {
-                Turn::Waits => self.changed.wait(&mut turn),
+                Turn::Waits => turn = sync::wait(&self.changed, turn),
                 Turn::Leads => return None,
                 Turn::Done(outcome) => return Some(outcome),
             }
@@ -60,77 +117,100 @@ impl<O> Slot<O> {
     }
 }
 
+/// Requests that are processed together, each with its place in `slots`.
+struct Group<R, O> {
+    requests: Vec<R>,
+    slots: Vec<Arc<Slot<O>>>,
+    bytes: usize,
+}
+
+impl<R, O> State<R, O> {
+    /// Takes the front of the queue, which is not empty: the first request and what fits into its group.
+    fn take_group(&mut self, bytes_max: usize) -> Group<R, O> {
+        let (mut bytes, mut count) = (0usize, 0);
+        for waiting in &self.waiting {
+            let grown = waiting.bytes.saturating_add(bytes);
+            if count > 0 && grown > bytes_max {
+                break;
+            }
+            (bytes, count) = (grown, count + 1);
+        }
+        assert!(count > 0, "I1: the queue has the one that leads");
+        let (requests, slots) = self.waiting.drain(..count).map(|waiting| (waiting.request, waiting.slot)).unzip();
+        Group { requests, slots, bytes }
+    }
+}
+
 impl<R, O> Queue<R, O> {
     pub(crate) fn new(group_bytes_max: usize) -> Queue<R, O> {
-        Queue { state: Mutex::new(State { waiting: VecDeque::new(), led: false }), group_bytes_max }
+        let spins = if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) { SPINS } else { 0 };
+        Queue::with(group_bytes_max, FURTHER_GROUPS, spins)
+    }
+
+    fn with(group_bytes_max: usize, further_groups: usize, spins: usize) -> Queue<R, O> {
+        let state = Mutex::new(State { waiting: VecDeque::new(), led: false });
+        Queue { state, group_bytes_max, further_groups, spins }
     }
 
     /// Has the request processed, by this thread or by another leader. Requires: `process` returns one outcome per request, in
     /// order, and does not panic (a panic would break I1, and later committers would never return).
-    pub(crate) fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
-        let mut state = self.state.lock();
+    pub(crate) fn submit(&self, request: R, bytes: usize, process: impl FnMut(Vec<R>) -> Vec<O>) -> O {
+        let mut state = sync::lock(&self.state);
         if !state.led {
-            debug_assert!(state.waiting.is_empty(), "I1: no committer waits without a leader");
+            assert!(state.waiting.is_empty(), "I1: no committer waits without a leader");
             state.led = true;
             drop(state);
-            return self.lead(vec![request], Vec::new(), process);
+            return self.lead(Group { requests: vec![request], slots: Vec::new(), bytes }, process);
         }
-        let slot = Arc::new(Slot { turn: Mutex::new(Turn::Waits), changed: Condvar::new() });
+        let slot = Arc::new(Slot::new());
+        let spins = if state.waiting.is_empty() { self.spins } else { 0 };
         state.waiting.push_back(Waiting { request, bytes, slot: slot.clone() });
         drop(state);
-        match slot.wait() {
-            Some(outcome) => outcome,
-            None => {
-                let (requests, followers) = self.take_group();
-                self.lead(requests, followers, process)
-            }
+        if let Some(outcome) = slot.wait(spins) {
+            return outcome;
         }
+        let mut group = sync::lock(&self.state).take_group(self.group_bytes_max);
+        let first = group.slots.remove(0);
+        assert!(Arc::ptr_eq(&first, &slot), "the first that waits leads");
+        self.lead(group, process)
     }
 
-    /// Takes the front of the queue: the new leader itself and what fits into its group.
-    fn take_group(&self) -> (Vec<R>, Vec<Arc<Slot<O>>>) {
-        let mut state = self.state.lock();
-        let mut bytes = 0usize;
-        let mut count = 0;
-        for waiting in &state.waiting {
-            bytes = waiting.bytes.saturating_add(bytes);
-            if count > 0 && bytes > self.group_bytes_max {
-                break;
-            }
-            count += 1;
-        }
-        assert!(count > 0, "I1: the one that leads is in the queue");
-        let group: Vec<_> = state.waiting.drain(..count).collect();
-        drop(state);
-        let mut slots = Vec::with_capacity(group.len());
-        let mut requests = Vec::with_capacity(group.len());
-        for waiting in group {
-            requests.push(waiting.request);
-            slots.push(waiting.slot);
-        }
-        (requests, slots.split_off(1))
-    }
-
-    fn lead(&self, requests: Vec<R>, followers: Vec<Arc<Slot<O>>>, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
-        let outcomes = process(requests);
-        assert_eq!(outcomes.len(), followers.len() + 1, "a committer without an outcome would never return");
-        let mut outcomes = outcomes.into_iter();
+    /// Processes the leader's own group, whose first request has no slot, and possibly further ones. Returns the first outcome.
+    fn lead(&self, group: Group<R, O>, mut process: impl FnMut(Vec<R>) -> Vec<O>) -> O {
+        let Group { requests, mut slots, mut bytes } = group;
+        let mut outcomes = process(requests).into_iter();
         let own = outcomes.next().expect("one outcome per request");
-        let mut state = self.state.lock();
-        assert!(state.led, "I1: who leads keeps the others waiting");
-        match state.waiting.front() {
-            Some(next) => next.slot.set(Turn::Leads),
-            None => state.led = false,
-        }
-        drop(state);
-        for (slot, outcome) in followers.iter().zip(outcomes) {
-            slot.set(Turn::Done(outcome));
+        for further in 0.. {
+            let next = self.next_group(further == self.further_groups || bytes > self.group_bytes_max);
+            assert_eq!(outcomes.len(), slots.len(), "a committer without an outcome would never return");
+            slots.iter().zip(outcomes).for_each(|(slot, outcome)| slot.set(Turn::Done(outcome)));
+            let Some(group) = next else { break };
+            bytes = bytes.saturating_add(group.bytes);
+            slots = group.slots;
+            outcomes = process(group.requests).into_iter();
         }
         own
     }
+
+    /// Returns the group that the leader is to process next. `None`: it does not lead any more.
+    fn next_group(&self, has_done_enough: bool) -> Option<Group<R, O>> {
+        let mut state = sync::lock(&self.state);
+        assert!(state.led, "I1: the one that leads keeps the others waiting");
+        let Some(first) = state.waiting.front() else {
+            state.led = false;
+            return None;
+        };
+        if has_done_enough || state.waiting.len() > 1 {
+            let slot = first.slot.clone();
+            drop(state);
+            slot.set(Turn::Leads);
+            return None;
+        }
+        Some(state.take_group(self.group_bytes_max))
+    }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::mpsc;
@@ -146,7 +226,8 @@ mod tests {
         assert_eq!(outcome, 2);
     }
 
-    /// While the first leader is held up, five more arrive; they are processed in groups of at most two.
+    /// While the first leader is held up, five more arrive. They are processed in groups of at most two; the first of a group leads it, but
+    /// the last one waits alone.
     #[test]
     fn those_who_wait_form_bounded_groups_in_order() {
         let queue = Queue::new(20);
@@ -154,14 +235,14 @@ mod tests {
         let (release, held) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
             let (queue, record) = (&queue, &groups);
-            let process = move |group: Vec<u32>| {
-                record.send(group.clone()).unwrap();
+            let process = move |leader: u32, group: Vec<u32>| {
+                record.send((leader, group.clone())).unwrap();
                 group.into_iter().map(|n| n * 2).collect::<Vec<_>>()
             };
             scope.spawn(move || {
                 let hold = |group: Vec<u32>| {
-                    held.recv().unwrap();
-                    process(group)
+                    let _released = held.recv();
+                    process(0, group)
                 };
                 assert_eq!(queue.submit(0, 10, hold), 0);
             });
@@ -169,15 +250,44 @@ mod tests {
                 std::thread::yield_now();
             }
             for n in 1..6 {
-                scope.spawn(move || assert_eq!(queue.submit(n, 10, process), n * 2));
+                scope.spawn(move || assert_eq!(queue.submit(n, 10, |group| process(n, group)), n * 2));
                 while queue.state.lock().waiting.len() < n as usize {
                     std::thread::yield_now();
                 }
             }
-            release.send(()).unwrap();
+            drop(release);
         });
         drop(groups);
-        assert_eq!(seen.iter().collect::<Vec<_>>(), [vec![0], vec![1, 2], vec![3, 4], vec![5]]);
+        let expected = [(0, vec![0]), (1, vec![1, 2]), (3, vec![3, 4]), (3, vec![5])];
+        assert_eq!(seen.iter().collect::<Vec<_>>(), expected);
         assert!(!queue.state.lock().led);
+    }
+
+    /// Submits `n`; while it is processed, another thread submits the next one, up to 7.
+    fn submit_in_turn<'scope>(
+        scope: &'scope std::thread::Scope<'scope, '_>,
+        queue: &'scope Queue<u32, u32>,
+        leaders: &'scope Mutex<Vec<(u32, u32)>>,
+        n: u32,
+    ) {
+        let process = |group: Vec<u32>| {
+            leaders.lock().push((n, group[0]));
+            let next = group[0] + 1;
+            if next < 8 {
+                scope.spawn(move || submit_in_turn(scope, queue, leaders, next));
+                while queue.state.lock().waiting.is_empty() {
+                    std::thread::yield_now();
+                }
+            }
+            group
+        };
+        assert_eq!(queue.submit(n, 10, process), n);
+    }
+
+    #[test]
+    fn a_leader_returns_although_others_arrive() {
+        let (queue, leaders) = (Queue::with(1000, 3, 0), Mutex::default());
+        std::thread::scope(|scope| submit_in_turn(scope, &queue, &leaders, 0));
+        assert_eq!(*leaders.lock(), [(0, 0), (0, 1), (0, 2), (0, 3), (4, 4), (4, 5), (4, 6), (4, 7)]);
     }
 }
