@@ -17,6 +17,7 @@
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
 //! | `bulk_write` | `bulkWrite` as statements of its collections |
+//! | `shard_key_update` | updates that may give a document another shard |
 //! | `elsewhere` | collections that stages on the router read |
 //! | `streams` | change streams over several shards |
 //! | `sink` | `$out` and `$merge` |
@@ -45,6 +46,7 @@ mod operations;
 mod read;
 mod rows;
 mod shard;
+mod shard_key_update;
 mod sink;
 mod streams;
 mod table;

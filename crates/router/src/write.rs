@@ -14,6 +14,7 @@ use arbor_lang::KeyRanges;
 
 use crate::catalog::{Routing, versioned};
 use crate::shard::Shard;
+use crate::shard_key_update::{UpdateOfOne, Updated};
 use crate::table::Table;
 use crate::{ATTEMPTS, Request, fields, is_stale};
 
@@ -325,7 +326,13 @@ impl Request<'_> {
         let context = self.context(fields::document(document, "collation"));
         let (names, whole) = table.shards_for_filter(filter, &context);
         if name == "updates" {
-            check_update(table, filter, document.get("u"), upsert, whole)?;
+            match check_update(table, filter, document.get("u"), upsert, whole) {
+                Err(error) if error.code == Code::IMMUTABLE_FIELD && !multi && !upsert => {
+                    progress.replies.push(self.update_and_move(routing, document)?);
+                    return Ok(());
+                }
+                checked => checked?,
+            }
         }
         let shards = self.shards_named(&names)?;
         let done = progress.ranges(table).filter(|_| multi);
@@ -352,6 +359,41 @@ impl Request<'_> {
         Ok(())
     }
 
+    /// Runs an update of one document that may change its shard key.
+    fn update_and_move(&self, routing: &Routing, statement: Doc<'_>) -> Result<DocBuf> {
+        let mut options = DocBuf::new();
+        fields::copy(self.body(), &["let", "bypassDocumentValidation"], &mut options);
+        fields::copy(statement, &["collation", "sort", "hint", "arrayFilters"], &mut options);
+        let query = fields::document(statement, "q").unwrap_or(Doc::empty());
+        let update = UpdateOfOne { query, update: statement.get("u").unwrap_or(ValueRef::Null), options };
+        let (matched, modified) = match self.update_one_and_move(routing, &update)? {
+            Some(Updated { before, after }) => (1i32, i32::from(before.as_bytes() != after.as_bytes())),
+            None => (0, 0),
+        };
+        Ok(DocBuf::new().with("n", matched).with("nModified", modified))
+    }
+
+    /// Runs a `findAndModify` that may change the shard key of its document.
+    fn find_and_move(&self, routing: &Routing) -> Result<Answer> {
+        let body = self.body();
+        let mut options = DocBuf::new();
+        fields::copy(
+            body,
+            &["let", "bypassDocumentValidation", "collation", "sort", "hint", "arrayFilters"],
+            &mut options,
+        );
+        let query = fields::document(body, "query").unwrap_or(Doc::empty());
+        let update = UpdateOfOne { query, update: body.get("update").unwrap_or(ValueRef::Null), options };
+        let found = self.update_one_and_move(routing, &update)?;
+        let effect = DocBuf::new().with("n", i32::from(found.is_some())).with("updatedExisting", found.is_some());
+        let reply = DocBuf::new().with("lastErrorObject", &effect);
+        Ok(Answer::Reply(match &found {
+            Some(updated) if fields::is_true(body, "new") => reply.with("value", &updated.after),
+            Some(updated) => reply.with("value", &updated.before),
+            None => reply.with("value", ValueRef::Null),
+        }))
+    }
+
     pub(crate) fn find_and_modify(&self) -> Result<Answer> {
         let namespace = self.namespace()?;
         let body = self.body();
@@ -367,7 +409,14 @@ impl Request<'_> {
             };
             let (names, whole) = table.shards_for_filter(filter, &context);
             if !fields::is_true(body, "remove") {
-                check_update(table, filter, body.get("update"), upsert, whole)?;
+                let checked = check_update(table, filter, body.get("update"), upsert, whole);
+                let is_projected = fields::document(body, "fields").is_some_and(|fields| !fields.is_empty());
+                match checked {
+                    Err(error) if error.code == Code::IMMUTABLE_FIELD && !upsert && !is_projected => {
+                        return self.find_and_move(routing);
+                    }
+                    checked => checked?,
+                }
             }
             let shards = self.shards_named(&names)?;
             if let [only] = shards.as_slice() {

@@ -1,0 +1,116 @@
+"""Updates that give documents another shard key: they move to its shard, whole, or not at all."""
+
+import contextlib
+import threading
+
+import pymongo
+import pytest
+from pymongo import ReturnDocument
+
+from arbor_cluster import Cluster
+from test_chunk_moves import directly
+from test_router import code_of
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        yield Cluster(tmp_path_factory.mktemp("keys"), stack)
+
+
+@pytest.fixture(scope="module")
+def routed(cluster):
+    with cluster.routers[0].client() as client:
+        client.admin.command("enableSharding", "keys", primaryShard="s0")
+        client.admin.command("shardCollection", "keys.c", key={"k": 1})
+        client.admin.command("split", "keys.c", middle={"k": 50})
+        client.admin.command("moveChunk", "keys.c", find={"k": 50}, to="s1")
+        yield client
+
+
+@pytest.fixture
+def collection(routed):
+    routed.keys.c.delete_many({})
+    routed.keys.c.insert_many([{"_id": n, "k": n * 10, "list": [1, 2]} for n in range(10)])
+    return routed.keys.c
+
+
+def shard_of(cluster, id_):
+    return [name for name in ("s0", "s1") if any(doc["_id"] == id_ for doc in directly(cluster, name, "keys", "c"))]
+
+
+def test_a_document_moves_with_its_key(cluster, collection):
+    assert shard_of(cluster, 1) == ["s0"]
+    result = collection.update_one({"k": 10}, {"$set": {"k": 70, "x": 1}})
+    assert (result.matched_count, result.modified_count) == (1, 1)
+    assert collection.find_one({"_id": 1}) == {"_id": 1, "k": 70, "list": [1, 2], "x": 1} and shard_of(cluster, 1) == ["s1"]
+    # on its shard, and where nothing changes
+    assert collection.update_one({"_id": 1}, {"$inc": {"k": 5}}).modified_count == 1
+    assert shard_of(cluster, 1) == ["s1"] and collection.count_documents({"k": 75}) == 1
+    assert collection.update_one({"_id": 1}, {"$set": {"k": 75}}).modified_count == 0
+    assert collection.update_one({"_id": 77}, {"$set": {"k": 75}}).matched_count == 0
+    assert collection.replace_one({"_id": 1}, {"k": 3, "y": 2}).modified_count == 1
+    assert collection.find_one({"k": 3}) == {"_id": 1, "k": 3, "y": 2} and shard_of(cluster, 1) == ["s0"]
+    assert collection.update_one({"_id": 1}, [{"$set": {"k": {"$add": ["$k", 90]}}}]).modified_count == 1
+    assert shard_of(cluster, 1) == ["s1"] and collection.count_documents({}) == 10
+    assert collection.update_one({"k": 20, "list": 2}, {"$set": {"list.$": 9, "k": 99}}).modified_count == 1
+    assert collection.find_one({"_id": 2})["list"] == [1, 9] and shard_of(cluster, 2) == ["s1"]
+    assert collection.update_one({"k": 99}, {"$unset": {"k": 1}}).modified_count == 1
+    assert shard_of(cluster, 2) == ["s0"], "a missing key is null"
+
+
+def test_find_and_modify(cluster, collection):
+    before = collection.find_one_and_update({"k": 10}, {"$set": {"k": 60}})
+    assert before["k"] == 10 and shard_of(cluster, 1) == ["s1"]
+    after = collection.find_one_and_replace({"k": 60}, {"k": 5}, return_document=ReturnDocument.AFTER)
+    assert after == {"_id": 1, "k": 5} and shard_of(cluster, 1) == ["s0"]
+    assert collection.find_one_and_update({"k": 1234}, {"$set": {"k": 1}}) is None
+
+
+def test_in_a_transaction(cluster, routed, collection):
+    with routed.start_session() as session:
+        with pytest.raises(ZeroDivisionError), session.start_transaction():
+            collection.update_one({"k": 10}, {"$set": {"k": 70}}, session=session)
+            assert collection.find_one({"k": 70, "_id": 1}, session=session) and shard_of(cluster, 1) == ["s0"]
+            1 / 0
+        assert collection.find_one({"_id": 1})["k"] == 10
+        with session.start_transaction():
+            collection.update_one({"k": 10}, {"$set": {"k": 70}}, session=session)
+            collection.update_one({"_id": 1}, {"$inc": {"k": 1}}, session=session)
+            collection.update_one({"k": 90}, {"$set": {"k": 0}}, session=session)
+    assert (collection.find_one({"_id": 1})["k"], shard_of(cluster, 1)) == (71, ["s1"])
+    assert (collection.find_one({"_id": 9})["k"], shard_of(cluster, 9)) == (0, ["s0"])
+
+
+def test_refused(cluster, collection):
+    with cluster.routers[0].client(retryWrites=False) as plain:
+        assert code_of(lambda: plain.keys.c.update_one({"k": 10}, {"$set": {"k": 70}})) == 20
+        assert plain.keys.c.update_one({"_id": 1}, {"$set": {"k": 10}}).matched_count == 1
+    assert code_of(lambda: collection.update_many({"k": 10}, {"$set": {"k": 70}})) == 66
+    assert code_of(lambda: collection.update_one({"k": 10}, {"$set": {"_id": 70, "k": 70}})) == 66
+    assert code_of(lambda: collection.update_one({"k": 10}, {"$set": {"k": [1]}})) in (61, 66)
+    assert shard_of(cluster, 1) == ["s0"] and collection.find_one({"_id": 1})["k"] == 10
+
+
+def test_many_at_once(cluster, routed, collection):
+    """Each change once: the sum of the counters is the number of acknowledged updates."""
+    done = [0] * 4
+
+    def run(at):
+        with cluster.routers[at % 2].client() as client:
+            for n in range(40):
+                with contextlib.suppress(pymongo.errors.OperationFailure):
+                    result = client.keys.c.update_one(
+                        {"_id": n % 5}, [{"$set": {"k": {"$mod": [{"$add": ["$k", 37]}, 100]}, "n": {"$add": [{"$ifNull": ["$n", 0]}, 1]}}}])
+                    done[at] += result.modified_count
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    documents = list(collection.find())
+    assert len(documents) == 10 and sum(done) > 80
+    assert sum(doc.get("n", 0) for doc in documents) == sum(done)
+    for doc in documents:
+        assert shard_of(cluster, doc["_id"]) == ["s0" if doc["k"] < 50 else "s1"]
