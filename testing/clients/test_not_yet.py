@@ -18,7 +18,7 @@ COMMANDS = [
     ({"mapReduce": "c"}, 59),
     ({"find": "c", "filter": {"$where": "1"}}, 2),
     ({"create": "e", "encryptedFields": {"fields": []}}, 238),
-    ({"compactStructuredEncryptionData": "c", "compactionTokens": {}}, 59),
+    ({"compactStructuredEncryptionData": "c", "compactionTokens": {}}, 26),
     ({"aggregate": "c", "pipeline": [{"$search": {"text": {}}}], "cursor": {}}, 31082),
     ({"aggregate": "c", "pipeline": [{"$rankFusion": {}}], "cursor": {}}, 40324),
     ({"createSearchIndexes": "c", "indexes": [{"name": "a", "definition": {}}]}, 31082),

@@ -63,8 +63,8 @@ def test_what_is_refused(db):
 
     assert code({"$**": 1}, unique=True) == 67
     assert code({"$**": 1}, expireAfterSeconds=5) == 67
-    assert code({"$**": 1}, wildcardProjection={"a": 1, "b": 0}) == 67
-    assert code({"a.$**": 1}, wildcardProjection={"a": 1}) == 67
+    assert code({"$**": 1}, wildcardProjection={"a": 1, "b": 0}) == 31254
+    assert code({"a.$**": 1}, wildcardProjection={"a": 1}) == 9
     assert code({"a": 1}, wildcardProjection={"a": 1}) == 2
     assert code({"a.$**.b": 1}) == 67
     db.c.create_index([("$**", 1)])

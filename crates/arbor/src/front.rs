@@ -96,10 +96,8 @@ impl Host for Process {
     }
 
     fn rotate_certificates(&self) -> Result<(), String> {
-        match &self.tls {
-            Some(tls) => tls.reload()?,
-            None if self.settings.key_file.is_some() => {}
-            None => return Err("TLS is not enabled".to_owned()),
+        if let Some(tls) = &self.tls {
+            tls.reload()?;
         }
         self.dialer.replace(security::credentials(&self.settings)?);
         Ok(())

@@ -123,6 +123,10 @@ const FAILED: i32 = 125;
 const ILLEGAL_OPERATION: i32 = 20;
 const BAD_VALUE: i32 = 2;
 const SEARCH_NOT_ENABLED: i32 = 31082;
+const NOT_ENCRYPTED: i32 = 6_346_807;
+const INDEX_NOT_FOUND: i32 = 27;
+const FAILED_TO_PARSE: i32 = 9;
+const UNAUTHORIZED: i32 = 13;
 
 /// Commands that refuse no field here: their fields are names of parameters, or are not read where there is no set, no
 /// transaction and no search.
@@ -149,7 +153,7 @@ static CASES: &[Case] = &[
     fails("{_arborMember: 1, set: 'rs'}", NO_REPLICATION, &[]),
     fails("{_arborTree: 1, begin: true}", NO_REPLICATION, &[]),
     succeeds("{_killOperations: 1, operationKeys: []}", "", &[("operationKeys", "5", TYPE_MISMATCH), ("operationKeys", "[5]", TYPE_MISMATCH)]),
-    fails("{abortTransaction: 1}", FAILED, &[]),
+    fails("{abortTransaction: 1}", UNAUTHORIZED, &[]),
     succeeds("{aggregate: 'c', pipeline: [], cursor: {}}", "cursor", &[
         ("pipeline", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH),
     ]),
@@ -164,14 +168,20 @@ static CASES: &[Case] = &[
     succeeds("{bulkWrite: 1, ops: [{insert: 0, document: {}}], nsInfo: [{ns: 'db.c'}]}", "cursor nErrors nInserted nMatched nModified nUpserted nDeleted", &[
         ("ops", "5", TYPE_MISMATCH), ("nsInfo", "5", TYPE_MISMATCH),
     ]),
+    fails("{cleanupStructuredEncryptionData: 'c', cleanupTokens: {}}", NOT_ENCRYPTED, &[
+        ("cleanupStructuredEncryptionData", "5", INVALID_NAMESPACE), ("cleanupTokens", "5", TYPE_MISMATCH),
+    ]),
     succeeds("{cloneCollectionAsCapped: 'c', toCollection: 'd', size: 4096}", "", &[("toCollection", "5", TYPE_MISMATCH)]),
     succeeds("{collMod: 'c'}", "", &[("collMod", "5", INVALID_NAMESPACE), ("index", "5", TYPE_MISMATCH)]),
     succeeds("{collStats: 'c'}", "ns size count storageSize nindexes indexSizes totalIndexSize totalSize", &[
         ("collStats", "5", INVALID_NAMESPACE), ("scale", "'x'", TYPE_MISMATCH),
     ]),
     succeeds("{collstats: 'c'}", "ns size count", &[("collstats", "5", INVALID_NAMESPACE)]),
-    fails("{commitTransaction: 1}", FAILED, &[]),
+    fails("{commitTransaction: 1}", UNAUTHORIZED, &[]),
     fails("{compact: 'c'}", 115, &[("compact", "5", INVALID_NAMESPACE)]),
+    fails("{compactStructuredEncryptionData: 'c', compactionTokens: {}}", NOT_ENCRYPTED, &[
+        ("compactStructuredEncryptionData", "5", INVALID_NAMESPACE), ("compactionTokens", "5", TYPE_MISMATCH),
+    ]),
     succeeds("{configureFailPoint: 'failCommand', mode: 'off'}", "", &[]),
     succeeds("{connPoolStats: 1}", "numClientConnections numAScopedConnections totalInUse totalAvailable totalCreated pools hosts", &[]),
     succeeds("{connectionStatus: 1}", "authInfo", &[]),
@@ -206,6 +216,7 @@ static CASES: &[Case] = &[
         ("explain", "5", TYPE_MISMATCH), ("verbosity", "5", TYPE_MISMATCH),
     ]),
     succeeds("{features: 1}", "oidMachine", &[]),
+    succeeds("{filemd5: 1}", "numChunks md5", &[("root", "5", TYPE_MISMATCH)]),
     succeeds("{find: 'c'}", "cursor", &[
         ("find", "5", INVALID_NAMESPACE), ("filter", "5", TYPE_MISMATCH), ("sort", "5", TYPE_MISMATCH),
         ("limit", "'x'", TYPE_MISMATCH),
@@ -287,6 +298,10 @@ static CASES: &[Case] = &[
     fails("{setClusterParameter: {changeStreamOptions: {}}}", ILLEGAL_OPERATION, &[]),
     fails("{setDefaultRWConcern: 1, defaultReadConcern: {level: 'local'}}", ILLEGAL_OPERATION, &[]),
     succeeds("{setFeatureCompatibilityVersion: '7.0', confirm: true}", "", &[("setFeatureCompatibilityVersion", "5", TYPE_MISMATCH)]),
+    fails("{setIndexCommitQuorum: 'c', indexNames: ['a_1'], commitQuorum: 1}", INDEX_NOT_FOUND, &[
+        ("setIndexCommitQuorum", "5", INVALID_NAMESPACE), ("indexNames", "5", TYPE_MISMATCH), ("indexNames", "[5]", TYPE_MISMATCH),
+        ("commitQuorum", "{}", FAILED_TO_PARSE),
+    ]),
     succeeds("{setParameter: 1, logLevel: 0}", "was", &[]),
     succeeds("{showLiveTransactions: 1}", "transactions", &[]),
     succeeds("{shutdown: 1}", "", &[]),

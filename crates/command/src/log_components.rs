@@ -119,6 +119,9 @@ fn set(levels: &mut [i32], of: &str, given: Doc<'_>) -> Result<Option<i32>> {
         match (place(&dotted), value) {
             (None, _) => return Err(Error::bad_value(format!("Invalid component name {dotted}"))),
             (Some(_), ValueRef::Document(inner)) => _ = set(levels, &dotted, inner)?,
+            (Some(_), level) if level.as_number().is_some() => {
+                set(levels, &dotted, DocBuf::new().with("verbosity", level).as_doc())?;
+            }
             (Some(_), value) => {
                 return Err(Error::bad_value(format!("Invalid type {} for component {dotted}", value.ty() as u8)));
             }
@@ -145,9 +148,17 @@ mod tests {
         for part in ["journal", "accessControl"] {
             assert!(shown.contains(part), "{shown}");
         }
-        for wrong in ["{nosuch: {verbosity: 1}}", "{command: 1}", "{command: {verbosity: 'x'}}", "{verbosity: -2}"] {
+        for wrong in [
+            "{nosuch: {verbosity: 1}}",
+            "{command: 'x'}",
+            "{command: -2}",
+            "{command: {verbosity: 'x'}}",
+            "{verbosity: -2}",
+        ] {
             assert_eq!(components.set(doc(wrong).as_doc()).unwrap_err().code.0, 2, "{wrong}");
         }
         assert_eq!(components.of_commands(0), 3, "nothing of what was refused was set");
+        components.set(doc("{command: 4}").as_doc()).unwrap();
+        assert_eq!(components.of_commands(0), 4);
     }
 }

@@ -24,6 +24,8 @@ enum Kind {
     Bool,
     Int,
     Text,
+    /// Separated by commas at the start, an array later.
+    List,
 }
 
 struct Row {
@@ -47,7 +49,7 @@ static ROWS: &[Row] = &[
     row("authFailedLockoutSecs", Kind::Int, Use::Runtime, "60"),
     row("authFailedLockoutThreshold", Kind::Int, Use::Runtime, "0"),
     row("authSchemaVersion", Kind::Int, Use::ReadOnly, "5"),
-    row("authenticationMechanisms", Kind::Text, Use::Startup, "MONGODB-X509,SCRAM-SHA-1,SCRAM-SHA-256"),
+    row("authenticationMechanisms", Kind::List, Use::Startup, "MONGODB-X509,SCRAM-SHA-1,SCRAM-SHA-256"),
     row("autoMergerIntervalSecs", Kind::Int, Use::Runtime, "3600"),
     row("balancerMigrationsThrottlingMs", Kind::Int, Use::Runtime, "1000"),
     row("balancerRoundIntervalMs", Kind::Int, Use::Runtime, "10000"),
@@ -74,6 +76,8 @@ static ROWS: &[Row] = &[
     row("internalQueryExecYieldPeriodMS", Kind::Int, Use::NoEffect, "10"),
     row("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Int, Use::Startup, "104857600"),
     row("internalQueryPlannerMaxIndexedSolutions", Kind::Int, Use::NoEffect, "64"),
+    // there are no keys that sign cluster times
+    row("KeysRotationIntervalSec", Kind::Int, Use::Startup, "7776000"),
     row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),
     row("logHeldForMembersMB", Kind::Int, Use::Runtime, "4096"),
     row("logLevel", Kind::Int, Use::Runtime, "0"),
@@ -262,15 +266,20 @@ impl Kind {
             },
             Kind::Int => text.parse().ok().map(int_value),
             Kind::Text => Some(Value::String(text.to_owned())),
+            Kind::List => Some(Value::Array(text.split(',').map(str::trim).collect())),
         }
     }
 
     fn convert(self, value: ValueRef<'_>) -> Option<Value> {
         let field = arbor_protocol::arguments::Field::new("setParameter", "");
         match self {
-            Kind::Bool => field.bool(value).ok().map(Value::Bool),
-            Kind::Int => field.integer(value).ok().map(int_value),
+            Kind::Bool => Some(Value::Bool(arbor_lang::expression::is_true(value))),
+            Kind::Int => match value {
+                ValueRef::Bool(value) => Some(Value::Int32(value.into())),
+                value => field.integer(value).ok().map(int_value),
+            },
             Kind::Text => field.string(value).ok().map(|text| Value::String(text.to_owned())),
+            Kind::List => field.array(value).ok().map(|list| Value::Array(list.to_buf())),
         }
     }
 }
@@ -313,6 +322,15 @@ mod tests {
         let (parameters, _) = given(&[]).unwrap();
         assert!(matches!(parameters.set("logLevel", 2i32.into()), Ok(Value::Int32(0))));
         assert_eq!(parameters.int("logLevel"), Some(2));
+        assert!(matches!(parameters.set("logLevel", true.into()), Ok(Value::Int32(2))));
+        assert_eq!(parameters.int("logLevel"), Some(1));
+        let text = DocBuf::new().with("a", 1i32);
+        for (value, expected) in
+            [("x".into(), true), (ValueRef::Null, false), ((&text).into(), true), (0.0.into(), false)]
+        {
+            parameters.set("quiet", value).unwrap();
+            assert_eq!(parameters.bool("quiet"), expected, "{value}");
+        }
         for (name, value, code) in [
             ("noSuchThing", ValueRef::Int32(1), 72),
             ("enableTestCommands", 1i32.into(), 20),

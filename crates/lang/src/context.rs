@@ -46,8 +46,13 @@ impl Context {
 
     /// Adds the variables of a command's `let` document, whose values are constant expressions.
     pub fn with_let(mut self, variables: Doc) -> Result<Context> {
+        let without_times = std::mem::replace(&mut self.without_times, true);
         for (name, value) in variables {
             tick()?;
+            if matches!(name, "NOW" | "CLUSTER_TIME") {
+                let message = format!("The variable '{name}' of the system cannot be set by let");
+                return Err(Error::location(4738901, message));
+            }
             crate::expression::variable::check_user_name(name)?;
             let expression = crate::expression::Expression::parse(value, &self)?;
             if expression.reads_document() {
@@ -57,6 +62,7 @@ impl Context {
             let value = expression.eval(Doc::empty())?.unwrap_or(Value::Undefined);
             self.variables.set(name, value);
         }
+        self.without_times = without_times;
         Ok(self)
     }
 }

@@ -53,11 +53,13 @@ const LOCAL: &[&str] = &[
 
 /// Commands on one collection, or on one database, that the shard with it runs as they are, if the collection is not sharded.
 const FORWARDED: &[&str] = &[
+    "cleanupStructuredEncryptionData",
     "cloneCollectionAsCapped",
     "collMod",
     "collStats",
     "collstats",
     "compact",
+    "compactStructuredEncryptionData",
     "convertToCapped",
     "createSearchIndexes",
     "dataSize",
@@ -71,6 +73,7 @@ const FORWARDED: &[&str] = &[
     "planCacheSetFilter",
     "profile",
     "reIndex",
+    "setIndexCommitQuorum",
     "updateSearchIndex",
     "validate",
 ];

@@ -92,7 +92,9 @@ impl Commands {
     /// Returns true if users may log in by a mechanism.
     pub(crate) fn is_enabled(&self, mechanism: &str) -> bool {
         match self.parameters.get("authenticationMechanisms") {
-            Some(Value::String(names)) => names.split(',').any(|name| name.trim() == mechanism),
+            Some(Value::Array(names)) => {
+                names.as_array().iter().any(|name| matches!(name, ValueRef::String(name) if name == mechanism))
+            }
             _ => false,
         }
     }

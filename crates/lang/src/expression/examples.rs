@@ -84,12 +84,17 @@ fn deep_expressions_stay_on_the_stack() {
 
 #[test]
 fn variables_of_the_command() {
-    let context =
-        Context::new(5).with_let(crate::notation::doc("{x: {$add: [1, 2]}, y: '$$x', now: '$$NOW'}").as_doc()).unwrap();
-    let value = crate::notation::value("['$$x', '$$y', '$$now', {$let: {vars: {x: 9}, in: '$$x'}}]");
+    let context = Context::new(5).with_let(crate::notation::doc("{x: {$add: [1, 2]}, y: '$$x'}").as_doc()).unwrap();
+    let value = crate::notation::value("['$$x', '$$y', '$$NOW', {$let: {vars: {x: 9}, in: '$$x'}}]");
     let result = Expression::parse(value.as_ref(), &context).unwrap().eval(Doc::empty()).unwrap().unwrap();
     assert_eq!(show(result.as_ref()), "[3, 3, Date(5), 9]");
-    for (variables, code) in [("{x: '$a'}", 4890500), ("{X: 1}", 9), ("{x: '$$nope'}", 17276)] {
+    for (variables, code) in [
+        ("{x: '$a'}", 4890500),
+        ("{X: 1}", 9),
+        ("{NOW: 1}", 4738901),
+        ("{x: '$$NOW'}", 51144),
+        ("{x: '$$nope'}", 17276),
+    ] {
         assert_eq!(Context::new(0).with_let(crate::notation::doc(variables).as_doc()).unwrap_err().code.0, code);
     }
 }

@@ -59,6 +59,7 @@ impl Near {
         let mut source = DocBuf::new().with(name, operand);
         let mut near = match operand {
             ValueRef::Document(doc) if doc.get("$geometry").is_some() => of_geometry(doc)?,
+            ValueRef::Document(doc) if geojson::is_geojson(doc) => Near::from(NearFrom::Metres(geojson_point(doc)?)),
             other => of_pair(other, on_sphere)?,
         };
         near.path = Path::of_input(field)?;

@@ -280,7 +280,7 @@ fn json_type(name: &str) -> Result<TypeSet> {
         "boolean" => TypeSet::of(&[Type::Bool]),
         "null" => TypeSet::of(&[Type::Null]),
         "number" => TypeSet::numbers(),
-        "integer" => return Err(Error::bad_value("$jsonSchema type 'integer' is not currently supported.")),
+        "integer" => return Err(Error::failed_to_parse("$jsonSchema type 'integer' is not currently supported.")),
         _ => return Err(Error::bad_value(format!("Unknown type name alias: {name}"))),
     })
 }

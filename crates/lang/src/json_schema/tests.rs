@@ -168,7 +168,7 @@ fn what_is_no_schema() {
         {nope: 1} => error 9: Unknown $jsonSchema keyword: nope
         {format: 'date'} => error 9: $jsonSchema keyword 'format' is not currently supported
         {type: 'int', bsonType: 'int'} => error 9: Cannot specify both $jsonSchema keywords 'type' and 'bsonType'
-        {type: 'integer'} => error 2: $jsonSchema type 'integer' is not currently supported.
+        {type: 'integer'} => error 9: $jsonSchema type 'integer' is not currently supported.
         {type: 'nope'} => error 2: Unknown type name alias: nope
         {bsonType: 'nope'} => error 2: Unknown type name alias: nope
         {bsonType: 1} => error 14: $jsonSchema keyword 'bsonType' must be either a string or an array of strings

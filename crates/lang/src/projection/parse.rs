@@ -179,11 +179,11 @@ fn is_inclusion(items: &[Item]) -> bool {
         item.path.as_str() != "_id" || matches!(item.kind, ItemKind::Expression(_) | ItemKind::ElemMatch(_))
     };
     let decision = items.iter().filter(decides).find_map(|item| match item.kind {
-        ItemKind::Include | ItemKind::Expression(_) | ItemKind::ElemMatch(_) | ItemKind::Positional => Some(true),
+        ItemKind::Include | ItemKind::Expression(_) | ItemKind::Positional => Some(true),
         ItemKind::Exclude => Some(false),
-        ItemKind::Slice { .. } | ItemKind::Meta(_) => None,
+        ItemKind::Slice { .. } | ItemKind::Meta(_) | ItemKind::ElemMatch(_) => None,
     });
-    decision.unwrap_or_else(|| items.iter().any(|item| matches!(item.kind, ItemKind::Include)))
+    decision.unwrap_or_else(|| items.iter().any(|item| matches!(item.kind, ItemKind::Include | ItemKind::ElemMatch(_))))
 }
 
 fn check_agreement(items: &[Item], inclusive: bool) -> Result<()> {
@@ -200,7 +200,7 @@ fn check_agreement(items: &[Item], inclusive: bool) -> Result<()> {
                 let message = format!("Cannot do inclusion on field {path} in exclusion projection");
                 return Err(Error::location(31253, message));
             }
-            ItemKind::Expression(_) | ItemKind::ElemMatch(_) if !inclusive => {
+            ItemKind::Expression(_) if !inclusive => {
                 let message = format!("Cannot use an expression {path} in an exclusion projection");
                 return Err(Error::location(31252, message));
             }

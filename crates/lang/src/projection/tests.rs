@@ -61,6 +61,8 @@ fn find() {
         {a: {$elemMatch: {x: 2}}} on {_id: 1, a: [{x: 1}, {x: 2, y: 1}, {x: 2}], b: 1} => {_id: 1, a: [{x: 2, y: 1}]}
         {a: {$elemMatch: {$gt: 1}}} on {_id: 1, a: [1, 2, 3]} => {_id: 1, a: [2]}
         {a: {$elemMatch: {$gt: 9}}} on {_id: 1, a: [1]} => {_id: 1}
+        {a: {$elemMatch: {$gt: 1}}, b: 0} on {_id: 1, a: [1, 2, 3], b: 1, c: 2} => {_id: 1, a: [2], c: 2}
+        {b: 0, a: {$elemMatch: {$gt: 9}}} on {_id: 1, a: [1], b: 1, c: 2} => {_id: 1, c: 2}
         {'a.$': 1} on (1){_id: 1, a: [5, 6, 7], b: 1} => {_id: 1, a: [6]}
         {'a.b.$': 1} on (0){_id: 1, a: {b: [5, 6], c: 1}} => {_id: 1, a: {b: [5]}}
         {'a.$': 1} on {_id: 1, a: [5]} => error 51246

@@ -9,6 +9,7 @@
 //! [{$bucket: {groupBy: 'a', boundaries: [0, 10]}}] => error 40202: The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression, but found: groupBy: "a".
 //! [{$bucket: {groupBy: '$a', boundaries: 1}}] => error 40200: The $bucket 'boundaries' field must be an array, but found type: int.
 //! [{$bucket: {groupBy: '$a', boundaries: ['$b', 1]}}] => error 40191: The $bucket 'boundaries' field must be an array of constant values, but found value: "$b".
+//! [{$bucket: {groupBy: '$a', boundaries: ['$$NOW', 1]}}] => error 40191: The $bucket 'boundaries' field must be an array of constant values, but found value: "$$NOW".
 //! [{$bucket: {groupBy: '$a', boundaries: [1]}}] => error 40192: The $bucket 'boundaries' field must have at least 2 values, but found 1 value(s).
 //! [{$bucket: {groupBy: '$a', boundaries: [1, 'x']}}] => error 40193: All values in the 'boundaries' option to $bucket must have the same type. Found conflicting types int and string.
 //! [{$bucket: {groupBy: '$a', boundaries: [2, 1]}}] => error 40194: The 'boundaries' option to $bucket must be sorted, but elements 0 and 1 are not in ascending order (2 is not less than 1).
@@ -82,7 +83,7 @@ fn group_expression(value: ValueRef) -> Result<ValueRef> {
 fn read_boundaries(values: Array, context: &Context) -> Result<Vec<Value>> {
     let mut boundaries: Vec<Value> = Vec::new();
     for value in values.iter() {
-        let Some(constant) = Expression::parse(value, context)?.into_constant() else {
+        let Some(constant) = constant(value, context)? else {
             let shown = text::shell(value);
             let message = format!(
                 "The $bucket 'boundaries' field must be an array of constant values, but found value: {shown}."
@@ -127,13 +128,21 @@ fn check_pair(at: usize, low: ValueRef, high: ValueRef, collation: &Collation) -
 }
 
 fn read_default(value: ValueRef, context: &Context) -> Result<Value> {
-    match Expression::parse(value, context)?.into_constant() {
+    match constant(value, context)? {
         Some(constant) => Ok(constant),
         None => {
             let found = text::field("default", value);
             let message = format!("The $bucket 'default' field must be a constant expression, but found: {found}.");
             Err(Error::location(40195, message))
         }
+    }
+}
+
+/// Returns the value of a constant expression; the time of the command is none.
+fn constant(value: ValueRef, context: &Context) -> Result<Option<Value>> {
+    match value {
+        ValueRef::String("$$NOW" | "$$CLUSTER_TIME") => Ok(None),
+        value => Ok(Expression::parse(value, context)?.into_constant()),
     }
 }
 

@@ -128,7 +128,12 @@ fn between(ends: Array, unit: Option<Unit>) -> Result<Bounds> {
         (other, None) if !number::is_nan(other) => Number::of(other).map(Place::Number),
         _ => None,
     };
+    let is_place = |end: ValueRef| matches!(end, ValueRef::DateTime(_)) || Number::of(end).is_some();
     match (place(low), place(high)) {
+        (None, _) | (_, None) if !is_place(low) || !is_place(high) => {
+            let message = "A bounding array must be an ascending array of either two dates or two numbers";
+            Err(Error::location(5733402, message))
+        }
         (Some(low), Some(high)) if order(low, high).is_le() => Ok(Bounds::Between(low, high)),
         (Some(_), Some(_)) => {
             let message = "A bounding array must be an ascending array of either two dates or two numbers";

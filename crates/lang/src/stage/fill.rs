@@ -10,7 +10,7 @@
 //! [{$fill: {sortBy: {x: 1}}}] => error 40414: BSON field '$fill.output' is missing but a required field
 //! [{$fill: {output: {a: {}}}}] => error 6050201: Each fill output specification must have exactly one of 'value' or 'method'
 //! [{$fill: {output: {a: {method: 'x'}}}}] => error 6050202: Method must be either locf or linear
-//! [{$fill: {output: {a: {method: 'locf'}}}}] => error 9: $locf requires a sortBy
+//! [{$fill: {output: {a: {method: 'locf'}}}}] on [{a: 7}, {}] => [{a: 7}, {a: 7}]
 //! [{$fill: {partitionBy: '$a', partitionByFields: ['a'], output: {a: {value: 1}}}}] => error 6050204: Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'
 //! ```
 //!

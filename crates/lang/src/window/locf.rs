@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_bson::Value;
 
 use super::{Call, Column, Rows, WindowFunction};
-use crate::{Error, Expression, Result};
+use crate::{Expression, Result};
 
 #[derive(Clone, Debug)]
 struct Locf {
@@ -14,9 +14,6 @@ struct Locf {
 
 pub(super) fn parse(call: &Call) -> Result<Arc<dyn WindowFunction>> {
     call.refuse_window()?;
-    if call.sort_by.is_empty() {
-        return Err(Error::failed_to_parse("$locf requires a sortBy"));
-    }
     Ok(Arc::new(Locf { input: Expression::parse(call.argument, call.context)? }))
 }
 

@@ -91,6 +91,7 @@ impl Lookup {
                 // what is missing is named before what is unknown
                 (name, _) if !FIELDS.contains(&name) => {}
                 (name, ValueRef::String(value)) => text.set(name, value),
+                ("from", ValueRef::Document(from)) => return Err(from_elsewhere(from)),
                 (name, value) => {
                     let message = format!("$lookup argument '{name}' must be a string, found {name}: {value}");
                     return Err(failed(message));
@@ -290,6 +291,10 @@ impl<'f> Fields<'f> {
         field_path::parse(into)?;
         let brings_documents = pipeline.as_ref().is_some_and(|pipeline| documents_first(pipeline.as_array()));
         let foreign = match self.from {
+            Some(_) if brings_documents => {
+                let message = "$documents in the pipeline of a $lookup takes the place of 'from'";
+                return Err(Error::Lang(arbor_lang::Error::new(Code::INVALID_NAMESPACE, message)));
+            }
             Some(from) => Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?,
             None if brings_documents => Foreign::none(),
             None => return Err(failed("must specify 'from' field for a $lookup")),
@@ -325,6 +330,19 @@ impl<'f> Fields<'f> {
 }
 
 const FIELDS: &[&str] = &["as", "foreignField", "from", "let", "localField", "pipeline"];
+
+/// Returns the error of a `from` that names a database: with the code of what is wrong with it, else as not supported.
+fn from_elsewhere(from: Doc<'_>) -> Error {
+    for (name, value) in from {
+        if !matches!(name, "db" | "coll") {
+            return unknown(&format!("from.{name}"));
+        }
+        if !matches!(value, ValueRef::String(_)) {
+            return wrong_type(&format!("from.{name}"), value, "string");
+        }
+    }
+    failed(format!("$lookup with the syntax {{from: {{db:<>, coll:<>}}, ..}} is not supported here: {from}"))
+}
 
 /// Refuses a field that is given twice.
 fn check_once(spec: Doc<'_>) -> Result<()> {

@@ -28,12 +28,15 @@ pub(crate) struct Out {
 impl Out {
     pub(crate) fn parse(spec: ValueRef<'_>, db: &str) -> Result<Out> {
         let mut time_series = None;
+        let twice = |name| location(40413, format!("BSON field '$out.{name}' is a duplicate field"));
         let into = match spec {
             ValueRef::String(name) => Namespace::new(db, name)?,
             ValueRef::Document(doc) => {
                 let (mut db, mut coll) = (None, None);
                 for (name, value) in doc {
                     match (name, value) {
+                        ("db", _) if db.is_some() => return Err(twice(name)),
+                        ("coll", _) if coll.is_some() => return Err(twice(name)),
                         ("db", ValueRef::String(text)) => db = Some(text),
                         ("coll", ValueRef::String(text)) => coll = Some(text),
                         (_, ValueRef::Null | ValueRef::Undefined) if matches!(name, "db" | "coll" | "timeseries") => {}

@@ -80,6 +80,21 @@ impl<'s> Surroundings<'s> {
     /// Errors: a stage that may be nowhere in this pipeline.
     pub(crate) fn check_forbidden(&self, name: &str) -> Result<()> {
         let outermost_only = OUTERMOST_ONLY.contains(&name);
+        let never_in_facet =
+            matches!(name, "$changeStreamSplitLargeEvent" | "$listCatalog" | "$querySettings" | "$searchBeta");
+        if self.within_facet && never_in_facet {
+            let message = format!("{name} is not allowed to be used within a $facet stage");
+            return Err(Error::Lang(arbor_lang::Error::location(40600, message)));
+        }
+        let of_no_collection = match self.inside {
+            Some("$lookup") => matches!(name, "$currentOp" | "$listSessions" | "$listLocalSessions"),
+            Some("$facet") => name == "$listSessions",
+            _ => false,
+        };
+        if of_no_collection {
+            let message = format!("{name} cannot read the collection of this pipeline");
+            return Err(Error::new(Code::INVALID_NAMESPACE, message));
+        }
         if WITHOUT_COLLECTION.contains(&name) && !self.collectionless {
             let message = format!("{name} must be run against the database with {{aggregate: 1}}, not a collection");
             return Err(match name {

@@ -183,7 +183,7 @@ pub(crate) fn parse_all(specs: &[&DocBuf], default: &Collation) -> Result<Vec<In
     };
     let checked = |spec: &&DocBuf| {
         arbor_lang::stop::tick()?;
-        parse(spec).and_then(|parsed| parsed.check_paths().map(|()| parsed))
+        parse(spec).and_then(|parsed| parsed.check_new().map(|()| parsed))
     };
     specs.iter().map(checked).collect()
 }

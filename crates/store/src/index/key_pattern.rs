@@ -74,7 +74,8 @@ pub(crate) fn parse_key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
         let kind = if let ValueRef::String(word) = value { kind_of(word) } else { FieldKind::Plain };
         fields.push(KeyField { path: path.to_owned(), kind, direction });
         if fields.len() > INDEX_FIELDS_MAX {
-            return cannot(format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key)));
+            let reason = format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key));
+            return problem(IndexProblem::Location(13_103), reason);
         }
     }
     Ok(fields)

@@ -2,10 +2,13 @@
 
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::matcher::Node;
-use arbor_lang::{Collation, Context, Filter};
+use arbor_lang::{Code, Collation, Context, Filter};
 
-use crate::Result;
-use crate::index::refusal::{cannot, shown};
+use crate::index::refusal::{cannot, problem, shown};
+use crate::{IndexProblem, Result};
+
+/// The code for a variable of the command's time, which an index has none of.
+const TIME_UNAVAILABLE: Code = Code(51_144);
 
 /// `partialFilterExpression`, parsed.
 #[derive(Clone, Debug)]
@@ -18,8 +21,13 @@ pub struct PartialFilter {
 impl PartialFilter {
     /// `collation` is the index's.
     pub(crate) fn parse(doc: Doc<'_>, collation: &Collation) -> Result<PartialFilter> {
-        let context = Context { collation: collation.clone(), ..Context::new(0) };
-        let filter = Filter::parse(doc, &context)?;
+        let context = Context { collation: collation.clone(), without_times: true, ..Context::new(0) };
+        let filter = match Filter::parse(doc, &context) {
+            Err(error) if error.code == TIME_UNAVAILABLE => {
+                return problem(IndexProblem::Location(224), format!("{} in a partial index", error.message));
+            }
+            filter => filter?,
+        };
         check(filter.root(), doc)?;
         Ok(PartialFilter { filter, doc: doc.to_buf() })
     }
@@ -56,6 +64,14 @@ mod tests {
 
     fn on_a(operator: &str, value: impl Into<Value>) -> DocBuf {
         DocBuf::new().with("a", &DocBuf::new().with(operator, &value.into()))
+    }
+
+    #[test]
+    fn the_time_is_nothing_to_filter_by() {
+        let sides: arbor_bson::ArrayBuf = ["$a", "$$NOW"].into_iter().collect();
+        let filter = DocBuf::new().with("$expr", &DocBuf::new().with("$lt", &sides));
+        let error = PartialFilter::parse(filter.as_doc(), &Collation::simple()).unwrap_err();
+        assert!(matches!(error, Error::Index { kind: IndexProblem::Location(224), .. }), "{error}");
     }
 
     #[test]

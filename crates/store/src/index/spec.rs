@@ -91,8 +91,11 @@ fn expiry(value: ValueRef<'_>) -> Result<i64> {
 }
 
 impl IndexSpec {
-    /// Errors: a path with more names than any document has levels. Not asked of indexes that are there already.
-    pub(crate) fn check_paths(&self) -> Result<()> {
+    /// Errors: what indexes that are there already may have: a path with more names than any document has levels, `weights` without text.
+    pub(crate) fn check_new(&self) -> Result<()> {
+        if self.doc.get("weights").is_some() && !matches!(self.generator, KeyGenerator::Text(_)) {
+            return cannot("The field 'weights' is only allowed in a text index");
+        }
         self.key.as_doc().iter().try_for_each(|(path, _)| Ok(arbor_lang::path::check_length(path)?))
     }
 
@@ -146,6 +149,7 @@ impl IndexSpec {
         if on_sphere && given.get(SPHERE_VERSION).is_none() {
             spec.doc.append(SPHERE_VERSION, 3i32);
         }
+        assert_eq!(spec.hidden, spec.doc.get("hidden").is_some(), "only a hidden index says so");
         spec.check_together()?;
         spec.check_id(given)?;
         Ok(spec)
@@ -218,7 +222,12 @@ impl IndexSpec {
             },
             "unique" => self.unique = self.keep_flag(option, value)?,
             "sparse" => self.sparse = self.keep_flag(option, value)?,
-            "hidden" => self.hidden = self.keep_flag(option, value)?,
+            // an index that is not hidden does not say so
+            "hidden" if flag(option, value)? && !self.hidden => {
+                self.hidden = true;
+                self.doc.append(option, true);
+            }
+            "hidden" => {}
             "expireAfterSeconds" => {
                 let seconds = expiry(value)?;
                 self.expire_after_seconds = Some(seconds);
@@ -260,6 +269,8 @@ impl IndexSpec {
                 return problem(IndexProblem::Location(6_243_700), reason);
             }
             "clustered" => {}
+            // the bounds of a grid are doubles, whatever was given
+            "min" | "max" => drop(self.doc.append(option, number(value).unwrap_or_default())),
             _ if INERT_OPTIONS.contains(&option) || TOKUMX_SETTINGS.contains(&option) => {
                 self.doc.append(option, value);
             }
@@ -484,7 +495,7 @@ mod tests {
         check(spec(&[("a", text("x"))], &[]), CannotCreate, "Unknown index plugin 'x'");
         let many: Vec<(String, Value)> = (0..33).map(|i| (format!("f{i}"), ONE)).collect();
         let many: Vec<(&str, Value)> = many.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        check(spec(&many, &[]), CannotCreate, "more than 32");
+        check(spec(&many, &[]), Location(13_103), "more than 32");
         assert!(IndexSpec::parse(spec(&many[..32], &[]).as_doc()).is_ok());
 
         let one = |name: &str, value: Value| spec(&[("a", ONE)], &[(name, value)]);

@@ -24,8 +24,8 @@ use arbor_bson::{Doc, Elements, Value, ValueRef};
 use arbor_lang::{Collation, stop};
 
 use crate::index::keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
-use crate::index::refusal::{cannot, number};
-use crate::{Direction, Error, FieldKind, KeyField, Result};
+use crate::index::refusal::{cannot, number, problem};
+use crate::{Direction, Error, FieldKind, IndexProblem, KeyField, Result};
 
 /// The component of a key pattern that matches all paths.
 pub(crate) const WILDCARD: &str = "$**";
@@ -107,7 +107,8 @@ impl Wildcard {
     /// `wildcardProjection`: fields to be taken or fields to be left out, and `_id` either way.
     pub(crate) fn project(&mut self, given: Doc<'_>) -> Result<()> {
         if self.root.is_some() {
-            return cannot("The field 'wildcardProjection' is only allowed when 'key' is {\"$**\": ±1}");
+            let reason = "The field 'wildcardProjection' is only allowed when 'key' is {\"$**\": ±1}";
+            return problem(IndexProblem::FailedToParse, reason);
         }
         if given.is_empty() {
             return cannot("The 'wildcardProjection' field can't be an empty object");
@@ -119,7 +120,10 @@ impl Wildcard {
             (path, false) => all_but.push(path.to_owned()),
         })?;
         self.projection = match (only.is_empty(), all_but.is_empty()) {
-            (false, false) => return cannot("wildcardProjection: fields cannot be both taken and left out"),
+            (false, false) => {
+                let reason = "wildcardProjection: fields cannot be both taken and left out";
+                return problem(IndexProblem::Location(31_254), reason);
+            }
             (false, true) => Projection::Only(only),
             (true, false) => Projection::AllBut(all_but),
             // `{_id: 1}` takes that alone, `{_id: 0}` says what is usual

@@ -13,7 +13,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "lock" => lock = field.bool(value)?,
             // the lock is there at once
-            "fsyncLockAcquisitionTimeoutMillis" => _ = field.integer(value)?,
+            "fsyncLockAcquisitionTimeoutMillis" => match value {
+                ValueRef::Int32(_) => {}
+                other => return Err(field.wrong_type(other, "int").into()),
+            },
             "async" => {}
             _ => return Err(field.unknown().into()),
         }

@@ -5,6 +5,7 @@ pub(crate) mod auto_compact;
 pub(crate) mod cluster_parameter;
 pub(crate) mod compact;
 pub(crate) mod configure_fail_point;
+pub(crate) mod encrypted_data;
 pub(crate) mod fsync;
 pub(crate) mod get_parameter;
 pub(crate) mod index_filters;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Code, ValueRef};
+use arbor_protocol::arguments::is_present;
 use arbor_protocol::metrics::Kind;
 use arbor_query::BatchLimit;
 use arbor_store::Namespace;
@@ -65,7 +66,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint"));
     }
     let awaits = cursor.cursor().await_for(call.generic.max_time);
-    if call.generic.max_time.is_some() && !awaits {
+    if call.body.get("maxTimeMS").is_some_and(is_present) && !awaits {
         cursor.keep();
         return Err(Error::bad_value("cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
     }

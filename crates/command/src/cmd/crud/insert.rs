@@ -23,7 +23,7 @@ fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
         let field = call.field(name);
         match name {
             "documents" => {}
-            "ordered" => ordered = field.bool(value)?,
+            "ordered" => ordered = field.strict_bool(value)?,
             "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
             _ => return Err(field.unknown().into()),
         }

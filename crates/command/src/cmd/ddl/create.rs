@@ -6,9 +6,9 @@ use arbor_store::{Created, Namespace, ViewDefinition};
 
 use crate::call::Call;
 use crate::cmd::shared::capped::{self, Capped};
-use crate::cmd::shared::cursor_reply::{collation, refuse_if_given};
+use crate::cmd::shared::cursor_reply::collation;
 use crate::cmd::shared::validation::Validation;
-use crate::cmd::shared::{clustered, id_index, images, time_series};
+use crate::cmd::shared::{clustered, encrypted_fields, id_index, images, time_series};
 use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
@@ -21,7 +21,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let (mut options, mut validation) = (DocBuf::new(), Validation::default());
     let mut capped = Capped::default();
-    let (mut clustered_index, mut id_index) = (None, None);
+    let (mut clustered_index, mut id_index, mut encrypted) = (None, None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -29,6 +29,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             "size" => capped.size = Some(capped::size(field, value)?),
             "max" => capped.max = Some(field.integer(value)?),
             "timeseries" => {
+                refuse_encrypted(call, "time-series collection")?;
                 refuse_in_transaction(call, "time-series collection", &namespace)?;
                 return time_series::create(call, &namespace, field.document(value)?);
             }
@@ -38,7 +39,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
             "validator" | "validationLevel" | "validationAction" => validation.read(field, value)?,
-            "encryptedFields" => refuse_if_given(field, value, "queryable encryption")?,
+            "encryptedFields" => encrypted = Some((field, value)),
             "expireAfterSeconds" => drop(options.append(name, clustered::seconds(field, value)?)),
             images::NAME => {
                 if let Some(images) = images::read(&namespace, field, value)? {
@@ -50,7 +51,13 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
                     options.append(name, &collation.to_doc());
                 }
             }
-            "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
+            "storageEngine" => drop(options.append(name, field.document(value)?)),
+            "indexOptionDefaults" => {
+                let defaults = field.document(value)?;
+                if !defaults.is_empty() {
+                    options.append(name, defaults);
+                }
+            }
             // TokuMX took the settings of its trees at the top level of the options.
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
             "flags" => drop(field.integer(value)?),
@@ -59,6 +66,9 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             "writeConcern" => {}
             _ => return Err(field.unknown().into()),
         }
+    }
+    if let Some((field, value)) = encrypted {
+        return encrypted_fields::refuse(field, value, capped.capped);
     }
     if let Some((field, value)) = clustered_index {
         if capped.capped {
@@ -122,7 +132,16 @@ fn refuse_in_transaction(call: &Call<'_>, what: &str, namespace: &Namespace) -> 
     }
 }
 
+/// Refuses `encryptedFields` of what is no plain collection.
+fn refuse_encrypted(call: &Call<'_>, what: &str) -> Result<()> {
+    match call.optional("encryptedFields") {
+        Some(_) => Err(Error::new(Code(6_346_401), format!("Encrypted fields cannot be used with a {what}"))),
+        None => Ok(()),
+    }
+}
+
 fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
+    refuse_encrypted(call, "view")?;
     refuse_in_transaction(call, "view", &namespace)?;
     let (mut view_on, mut pipeline, mut own_collation) = (None, Array::empty(), Collation::simple());
     for (name, value) in call.own_fields() {
@@ -141,7 +160,6 @@ fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
             | "validator"
             | "validationLevel"
             | "validationAction"
-            | "encryptedFields"
             | "expireAfterSeconds"
             | "changeStreamPreAndPostImages"
             | "storageEngine"

@@ -16,6 +16,11 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     if specs.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
+    if let Some(nameless) = specs.iter().find(|spec| spec.get("key").is_some() && spec.get("name").is_none()) {
+        let shown = arbor_bson::display::shell_doc(nameless.as_doc());
+        let text = format!("The 'name' field is a required property of an index specification: {shown}");
+        return Err(Error::failed_to_parse(text));
+    }
     if let Some((buckets, own)) = crate::cmd::shared::time_series::specs_of_buckets(call, &namespace, &specs)? {
         (namespace, specs) = (buckets, own);
     }

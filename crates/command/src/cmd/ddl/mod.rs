@@ -14,3 +14,4 @@ pub(crate) mod list_indexes;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
 pub(crate) mod search_indexes;
+pub(crate) mod set_index_commit_quorum;

@@ -132,6 +132,9 @@ fn waits(call: &mut Call<'_>, known: Option<TopologyVersion>, wait: Option<Durat
 fn user_name(value: ValueRef<'_>) -> Result<UserName> {
     let text = match value {
         ValueRef::String(text) => text,
+        ValueRef::Document(name) if name.get("user").is_none() || name.get("db").is_none() => {
+            return Err(Error::bad_value("User name has to have both a user and a db"));
+        }
         ValueRef::Document(_) => return Ok(UserName::read(value, "")?),
         other => return Err(Field::new("hello", "saslSupportedMechs").wrong_types(other, "[string, object]'").into()),
     };

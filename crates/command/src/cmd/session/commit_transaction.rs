@@ -27,12 +27,12 @@ fn end(call: &mut Call<'_>, bound_answer: &str) -> Result<()> {
         return Ok(());
     }
     call.only(&["recoveryToken", "participants"])?;
-    if call.session.is_none() {
-        return Err(not_inside(call));
-    }
     if call.db != "admin" {
         let text = format!("{} may only be run against the admin database.", call.info.name);
         return Err(Error::new(Code::UNAUTHORIZED, text));
+    }
+    if call.session.is_none() {
+        return Err(not_inside(call));
     }
     Ok(())
 }

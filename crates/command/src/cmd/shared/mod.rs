@@ -5,6 +5,7 @@ pub(crate) mod clustered;
 pub(crate) mod coll_mod_index;
 pub(crate) mod collection_uuid;
 pub(crate) mod cursor_reply;
+pub(crate) mod encrypted_fields;
 pub(crate) mod hint;
 pub(crate) mod id_index;
 pub(crate) mod images;
