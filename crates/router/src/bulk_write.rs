@@ -58,15 +58,15 @@ impl Results {
         failed
     }
 
+    /// Adds the reply to `count` statements of one kind, the first of which is at `first` in `ops`. Returns false if those behind them are not to run.
     fn add(&mut self, kind: &str, reply: Doc<'_>, first: usize, count: usize, ordered: bool) -> bool {
         let failed = self.add_errors(reply, first);
         // what is behind the first error of ordered statements was not tried
-        let tried = match failed.first() {
-            Some(at) if ordered => *at..*at,
-            _ => first..first + count,
+        let end = match failed.first() {
+            Some(at) if ordered => *at,
+            _ => first + count,
         };
-        let tried = first..tried.end;
-        for at in tried.filter(|at| !failed.contains(at)) {
+        for at in (first..end).filter(|at| !failed.contains(at)) {
             let document = DocBuf::new().with("ok", 1.0).with("idx", at as i32);
             let n = fields::int(reply, "n");
             match kind {
