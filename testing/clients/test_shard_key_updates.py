@@ -92,6 +92,18 @@ def test_refused(cluster, collection):
     assert shard_of(cluster, 1) == ["s0"] and collection.find_one({"_id": 1})["k"] == 10
 
 
+def test_an_error_is_one_of_the_statement(cluster, collection):
+    """The other shard has a document of the same `_id`: nothing is changed, and the statements behind it run."""
+    collection.insert_one({"_id": 1, "k": 80})
+    with pytest.raises(pymongo.errors.DuplicateKeyError) as caught:
+        collection.update_one({"k": 10}, {"$set": {"k": 70}})
+    assert caught.value.details["index"] == 0
+    assert sorted(doc["k"] for doc in collection.find({"_id": 1})) == [10, 80]
+    with pytest.raises(pymongo.errors.BulkWriteError) as caught:
+        collection.bulk_write([pymongo.UpdateOne({"k": 10}, {"$set": {"k": 70}}), pymongo.UpdateOne({"k": 20}, {"$set": {"k": 90}})], ordered=False)
+    assert [error["index"] for error in caught.value.details["writeErrors"]] == [0] and caught.value.details["nModified"] == 1
+
+
 def test_many_at_once(cluster, routed, collection):
     """Each change once: the sum of the counters is the number of acknowledged updates."""
     done = [0] * 4

@@ -501,10 +501,9 @@ impl Commands {
         let name = string(row, "nss");
         // A blocked collection is not known to have lost the range, and one whose row was settled just now is still read under the state of
         // before, as by requests that began under it.
-        let is_hidden = || {
-            let ids = |placed: &Arc<Placed>| placed.hidden.as_ref().map_or_else(Vec::new, |hidden| hidden.ids.clone());
-            self.placed(name).is_ok_and(|placed| ids(&placed).contains(&id_of(row)))
-        };
+        let id = id_of(row);
+        let has_it = |placed: Arc<Placed>| placed.hidden.as_ref().is_some_and(|hidden| hidden.ids.contains(&id));
+        let is_hidden = || self.placed(name).is_ok_and(has_it);
         if !is_hidden() || self.has_old_requests(name) {
             return Ok(());
         }

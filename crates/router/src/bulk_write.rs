@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, Routed, RoutedCursor};
 use arbor_query::Cursor;
 use arbor_store::Namespace;
@@ -201,11 +201,7 @@ impl Request<'_> {
             Ok(Answer::Reply(reply)) => Ok(results.add(kind, reply.as_doc(), first, some.len(), ordered)),
             Ok(_) => Err(Error::bad_value("the statement was not run")),
             // of a view, or a name that is none: of each operation on it
-            Err(error)
-                if !arbor_command::is_fatal(&error)
-                    && !crate::is_stale(&error)
-                    && error.code != Code::HOST_UNREACHABLE =>
-            {
+            Err(error) if self.is_of_statement(&error) => {
                 results.documents.push(error.to_bulk_error(first).with("n", 0i32));
                 results.errors += 1;
                 Ok(!ordered)

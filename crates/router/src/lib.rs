@@ -317,6 +317,12 @@ impl<'r> Request<'r> {
         )
     }
 
+    /// Returns true for errors that fail one statement of the request, and not all of it, its transaction or its attempt.
+    pub(crate) fn is_of_statement(&self, error: &arbor_command::Error) -> bool {
+        let ends_more = arbor_command::is_fatal(error) || is_stale(error) || error.code == Code::HOST_UNREACHABLE;
+        !ends_more && arbor_protocol::labels::of(error.code, self.body()).is_empty()
+    }
+
     /// Returns the document sequences of the request.
     pub(crate) fn sequences(&self) -> Vec<(&'r str, Vec<DocBuf>)> {
         let routed = self.routed;

@@ -366,11 +366,17 @@ impl Request<'_> {
         fields::copy(statement, &["collation", "sort", "hint", "arrayFilters"], &mut options);
         let query = fields::document(statement, "q").unwrap_or(Doc::empty());
         let update = UpdateOfOne { query, update: statement.get("u").unwrap_or(ValueRef::Null), options };
-        let (matched, modified) = match self.update_one_and_move(routing, &update)? {
-            Some(Updated { before, after }) => (1i32, i32::from(before.as_bytes() != after.as_bytes())),
-            None => (0, 0),
+        let (matched, modified, failed) = match self.update_one_and_move(routing, &update) {
+            Ok(Some(Updated { before, after })) => (1i32, i32::from(before.as_bytes() != after.as_bytes()), None),
+            Ok(None) => (0, 0, None),
+            Err(error) if self.is_of_statement(&error) => (0, 0, Some(error.to_write_error(0))),
+            Err(error) => return Err(error),
         };
-        Ok(DocBuf::new().with("n", matched).with("nModified", modified))
+        let mut reply = DocBuf::new().with("n", matched).with("nModified", modified);
+        if let Some(failed) = &failed {
+            reply.append("writeErrors", &std::iter::once(failed).collect::<ArrayBuf>());
+        }
+        Ok(reply)
     }
 
     /// Runs a `findAndModify` that may change the shard key of its document.
