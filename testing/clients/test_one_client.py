@@ -1,9 +1,11 @@
 """What one client may take from all others: descriptors, names, the log; and how the server ends when a terminal does."""
 
+import json
 import os
 import signal
 import socket
 import threading
+import time
 
 import pymongo
 import pytest
@@ -59,6 +61,26 @@ def test_nohup_keeps_a_server_through_a_hang_up(tmp_path):
         arbor.process.send_signal(signal.SIGHUP)
         with pymongo.MongoClient(arbor.uri, serverSelectionTimeoutMS=10_000) as client:
             assert client.admin.command("ping")["ok"] == 1
+
+
+def test_sigusr2_logs_what_runs(tmp_path):
+    with Arbor(tmp_path / "data") as arbor, pymongo.MongoClient(arbor.uri, serverSelectionTimeoutMS=10_000) as client:
+        client.d.create_collection("tail", capped=True, size=4096)
+        client.d.tail.insert_one({"secret": 1})
+        tail = client.d.tail.find({"secret": 1}, cursor_type=pymongo.CursorType.TAILABLE_AWAIT).max_await_time_ms(20_000)
+        next(tail)
+        waiting = threading.Thread(target=lambda: next(tail, None))
+        waiting.start()
+        deadline = time.monotonic() + 10
+        while '"msg":"Operation running"' not in arbor.log_path.read_text() and time.monotonic() < deadline:
+            arbor.process.send_signal(signal.SIGUSR2)
+            time.sleep(0.1)
+        log = [json.loads(line) for line in arbor.log_path.read_text().splitlines() if "Operation running" in line]
+        assert any(line["attr"]["ns"] == "d.tail" for line in log)
+        assert "secret" not in str(log)
+        client.d.tail.insert_one({"secret": 1})
+        waiting.join(10)
+        assert not waiting.is_alive()
 
 
 def test_rotated_logs_are_all_kept(tmp_path):

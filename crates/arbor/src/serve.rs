@@ -399,7 +399,7 @@ fn warn_of_unavailable(log: &Log, storage: &Storage) {
 /// listens there is nothing to finish.
 fn on_signal(log: Arc<Log>, stop: Stop, commands: CommandsCell) -> impl Fn(Signal) + Send + Sync {
     let stop_cleanly = {
-        let (log, stop) = (log.clone(), stop.clone());
+        let (log, stop, commands) = (log.clone(), stop.clone(), commands.clone());
         move |name| {
             log.info(events::SIGNAL_RECEIVED, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
             let Some(commands) = commands.get() else { std::process::exit(0) };
@@ -413,6 +413,7 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: CommandsCell) -> impl Fn(Signa
                 log.error(events::SIGNAL_RECEIVED, "signal", DocBuf::new().with("rotate", &error.to_string()));
             }
         }
+        Signal::LogOperations => log_operations(&log, &commands),
         Signal::HangUp if stop.is_stopping() => {}
         Signal::Terminate(name) if stop.is_stopping() => {
             log.warn(
@@ -424,6 +425,23 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: CommandsCell) -> impl Fn(Signa
         }
         Signal::Terminate(name) => stop_cleanly(name),
         Signal::HangUp => stop_cleanly("SIGHUP"),
+    }
+}
+
+/// Fields of an operation that are logged on SIGUSR2: none of them holds a value of a client.
+const LOGGED_OF_OPERATIONS: [&str; 7] =
+    ["opid", "op", "ns", "client", "planSummary", "microsecs_running", "waitingForLock"];
+
+fn log_operations(log: &Log, commands: &CommandsCell) {
+    let running = commands.get().map(|commands| commands.running_operations()).unwrap_or_default();
+    log.info(
+        events::SIGNAL_RECEIVED,
+        "signal",
+        DocBuf::new().with("signal", "SIGUSR2").with("operations", running.len() as i64),
+    );
+    for operation in running {
+        let fields = LOGGED_OF_OPERATIONS.iter().filter_map(|name| operation.get(name).map(|value| (*name, value)));
+        log.info(events::OPERATION_RUNNING, "signal", fields.collect());
     }
 }
 

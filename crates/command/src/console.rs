@@ -24,8 +24,7 @@ impl Commands {
             .with("isRouter", self.router.is_some())
             .with("statistics", &self.statistics());
         if operations {
-            let running = current_op::shown(self, current_op::Idle::none(), None);
-            doc.append("operations", &running.iter().collect::<ArrayBuf>());
+            doc.append("operations", &self.running_operations().iter().collect::<ArrayBuf>());
         }
         doc.append("shapes", &self.slow_shapes.all().iter().collect::<ArrayBuf>());
         if collections {
@@ -36,6 +35,11 @@ impl Commands {
             doc.append("lastBackup", ValueRef::DateTime(backup));
         }
         doc
+    }
+
+    /// Returns what runs, as `currentOp` without idle connections shows it.
+    pub fn running_operations(&self) -> Vec<DocBuf> {
+        current_op::shown(self, current_op::Idle::none(), None)
     }
 
     /// Ends an operation, as `killOp` does. An operation that is not there is no error.

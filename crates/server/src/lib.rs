@@ -16,7 +16,7 @@
 //! | `bell` | wakes the connections whose requests wait for news |
 //! | `stop` | the clean shutdown |
 //! | `tls` | TLS of connections |
-//! | `signal` | SIGTERM, SIGINT, SIGUSR1 as calls |
+//! | `signal` | SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 as calls |
 //! | `metrics` | connection and byte counts |
 //! | `echo` | a server that answers every frame with a canned reply: the laboratory's bare peer |
 //!

@@ -14,6 +14,8 @@ pub enum Signal {
     HangUp,
     /// SIGUSR1: begin a new log file.
     Rotate,
+    /// SIGUSR2: log what runs, as mongod logs its threads.
+    LogOperations,
 }
 
 /// Takes over the process's signals: calls `on_signal` for each from a thread of its own. They are taken over when this
@@ -25,6 +27,7 @@ pub fn watch_signals(on_signal: impl Fn(Signal) + Send + Sync + 'static) -> Resu
         (SignalKind::terminate(), Signal::Terminate("SIGTERM")),
         (SignalKind::interrupt(), Signal::Terminate("SIGINT")),
         (SignalKind::user_defined1(), Signal::Rotate),
+        (SignalKind::user_defined2(), Signal::LogOperations),
     ];
     if !is_hang_up_ignored() {
         watched.push((SignalKind::hangup(), Signal::HangUp));

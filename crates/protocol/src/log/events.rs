@@ -80,6 +80,7 @@ events! {
     RANGE_NOT_DELETED = Storage 9_000_050 "Documents of a range that has left could not be deleted; it is tried again",
     RECORDER_FAILS = Control 9_000_051 "The flight recorder cannot write its samples; it tries again",
     RECORDER_WORKS = Control 9_000_052 "The flight recorder writes again",
+    OPERATION_RUNNING = Control 9_000_053 "Operation running",
 }
 
 #[cfg(test)]
