@@ -52,6 +52,7 @@ def test_arguments(db):
     assert code(db, {"compact": "c", "paddingFactor": 1}) == 40415
     dry = db.command("compact", "c", dryRun=True)
     assert dry["estimatedBytesFreed"] >= 0 and "bytesFreed" not in dry
+    assert db.command("compact", "c", dryRun=True, freeSpaceTargetMB=1 << 30)["estimatedBytesFreed"] == 0
     assert db.command("compact", "c", freeSpaceTargetMB=1 << 30)["bytesFreed"] == 0
 
 

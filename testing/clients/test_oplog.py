@@ -8,6 +8,8 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
+from arbor_process import ReplicaSet
+
 
 @pytest.fixture
 def own(set_client, request):
@@ -72,6 +74,18 @@ def test_a_transaction_is_one_entry(own, oplog, set_client):
     assert entry["op"] == "c" and entry["ns"] == "admin.$cmd"
     assert [(e["op"], e["ns"]) for e in entry["o"]["applyOps"]] == [("i", f"{own.name}.c")] * 3 + [("d", f"{own.name}.c")]
     assert entry["lsid"]["id"] and entry["txnNumber"] >= 1
+
+
+def test_times_advance_on_an_idle_set_of_one(tmp_path):
+    with ReplicaSet(tmp_path / "data", ["--setParameter", "periodicNoopIntervalSecs=1"]) as member:
+        with pymongo.MongoClient(member.direct_uri) as client:
+            written = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
+            until = time.monotonic() + 20
+            while client.admin.command("hello")["lastWrite"]["opTime"]["ts"] <= written:
+                assert time.monotonic() < until
+                time.sleep(0.2)
+            (newest,) = client.local["oplog.rs"].find().sort("$natural", -1).limit(1)
+            assert newest["op"] == "n" and newest["o"] == {"msg": "periodic noop"}
 
 
 def test_queries(own, oplog):

@@ -136,6 +136,33 @@ def test_the_slow_query_log_says_what_was_done(tmp_path):
         assert find["planSummary"] == "IXSCAN { a: 1 }" and find["hasSortStage"]
         assert (find["keysExamined"], find["docsExamined"], find["nreturned"]) == (20, 20, 20)
         assert find["cpuNanos"] > 0 and "locks" in find and "storage" in find
+        assert find["type"] == "command" and find["workingMillis"] <= find["durationMillis"]
+
+
+def test_the_slow_query_log_shows_the_statement_of_a_write(tmp_path):
+    with Arbor(tmp_path / "data", ["--slowms", "0"]) as server, pymongo.MongoClient(server.uri) as client:
+        client.t.c.insert_many([{"_id": n, "a": n} for n in range(5)])
+        client.t.c.update_many({"a": {"$lt": 2}}, {"$set": {"b": 1}})
+        client.t.c.delete_one({"a": 4})
+        client.t.c.bulk_write([pymongo.UpdateOne({"_id": n}, {"$set": {"c": 1}}) for n in range(2)])
+        lines = [json.loads(line)["attr"] for line in server.log_path.read_text().splitlines() if "Slow query" in line]
+    writes = [line for line in lines if line["ns"] == "t.c"]
+    assert [line["type"] for line in writes] == ["command", "update", "remove", "command"]
+    _, update, remove, bulk = writes
+    assert update["command"]["q"] == {"a": {"$lt": 2}} and update["command"]["u"] == {"$set": {"b": 1}} and update["nModified"] == 2
+    assert remove["command"] == {"q": {"a": 4}, "limit": 1} and remove["ndeleted"] == 1
+    assert bulk["command"]["update"] == "c"
+
+
+def test_the_summary_of_counts(profiled):
+    profiled.command({"profile": 2})
+    profiled.c.count_documents({"a": 3})
+    profiled.command({"count": "c", "query": {"a": 3}})
+    profiled.command({"count": "c", "query": {"a": 3, "_id": {"$gt": 5}}})
+    profiled.c.estimated_document_count()
+    profiled.command({"profile": 0})
+    summaries = [document["planSummary"] for document in recorded(profiled)]
+    assert summaries == ["COUNT_SCAN { a: 1 }", "COUNT_SCAN { a: 1 }", "IXSCAN { a: 1 }", "RECORD_STORE_FAST_COUNT"]
 
 
 def test_the_log_level_of_commands(tmp_path):
@@ -172,11 +199,14 @@ def test_running_operations_show_their_plan(client, db):
     runner.start()
     while runner.is_alive():
         for operation in client.admin.aggregate([{"$currentOp": {}}, {"$match": {"ns": f"{db.name}.c"}}]):
-            seen.append((operation.get("planSummary"), operation.get("docsExamined", 0)))
+            seen.append(operation)
     runner.join()
-    plans = {plan for plan, _ in seen if plan}
-    assert plans == {"COLLSCAN"}, seen
-    assert max(documents for _, documents in seen) >= 128
+    shown = [operation for operation in seen if "planSummary" in operation]
+    assert {operation["planSummary"] for operation in shown} == {"COLLSCAN"}, seen
+    last = shown[-1]
+    assert last["docsExamined"] >= 128 and last["keysExamined"] == 0 and last["storage"] == {}
+    assert last["cpuNanos"] > 0
+    assert "hasSortStage" not in last
 
 
 def test_explain_measures_the_time_of_stages(db):

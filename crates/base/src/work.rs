@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -41,54 +40,73 @@ thread_local!(static WORK: Cell<Work> = const { Cell::new(
 
 /// The work of a statement that is still running, for other threads. Statements that end soon leave it empty.
 #[derive(Default)]
-pub struct Running {
-    keys_examined: AtomicU64,
-    documents_examined: AtomicU64,
+pub struct Running(Mutex<Shown>);
+
+/// Work of a running statement, as far as it has shown it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    pub work: Work,
     /// See `planSummary` of the profiler.
-    plan: Mutex<Option<String>>,
+    pub plan: Option<String>,
+    /// The thread, and its CPU time at the beginning of the statement.
+    thread: Option<(u32, u64)>,
 }
 
-thread_local!(static RUNNING: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) });
+thread_local! {
+    static RUNNING: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
+    static CPU_BEGUN: Cell<u64> = const { Cell::new(0) };
+    static THREAD: Option<u32> = thread_id();
+}
+
+/// Returns the system's number of this thread.
+fn thread_id() -> Option<u32> {
+    std::fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
+}
 
 impl Running {
-    fn clear(&self) {
-        self.keys_examined.store(0, Ordering::Relaxed);
-        self.documents_examined.store(0, Ordering::Relaxed);
-        *self.plan.lock() = None;
-    }
-
-    /// Returns keys and documents examined so far.
-    pub fn examined(&self) -> (u64, u64) {
-        (self.keys_examined.load(Ordering::Relaxed), self.documents_examined.load(Ordering::Relaxed))
-    }
-
-    pub fn plan(&self) -> Option<String> {
-        self.plan.lock().clone()
+    /// Returns what the statement has shown. None: nothing so far.
+    pub fn shown(&self) -> Option<Shown> {
+        let shown = self.0.lock();
+        (*shown != Shown::default()).then(|| shown.clone())
     }
 }
 
-/// Begins the count of a statement, which is shown to other threads in `running`.
-pub fn begin(running: &Arc<Running>) {
+impl Shown {
+    /// Returns the CPU time that the statement has taken, in nanoseconds, as the scheduler counted it last.
+    pub fn cpu_nanos(&self) -> Option<u64> {
+        let (thread, begun) = self.thread?;
+        let statistics = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+        let nanos: u64 = statistics.split_whitespace().next()?.parse().ok()?;
+        Some(nanos.saturating_sub(begun))
+    }
+}
+
+/// Begins the count of a statement, which is shown to other threads in `running`. The thread has taken `cpu_begun` nanoseconds so far.
+pub fn begin(running: &Arc<Running>, cpu_begun: u64) {
     WORK.with(|work| work.set(Work::default()));
+    CPU_BEGUN.set(cpu_begun);
     RUNNING.with_borrow_mut(|own| match own {
         Some(own) if Arc::ptr_eq(own, running) => {}
         _ => *own = Some(running.clone()),
     });
-    if running.examined() != (0, 0) || running.plan.lock().is_some() {
-        running.clear();
+    let mut shown = running.0.lock();
+    if *shown != Shown::default() {
+        *shown = Shown::default();
     }
 }
 
 /// Shows other threads what a plan has examined in addition to what was noted. `plan` makes the line of the plan, once.
 pub fn show(keys_examined: u64, documents_examined: u64, plan: impl FnOnce() -> Option<String>) {
-    let noted = done();
+    let mut work = done();
+    work.keys_examined += keys_examined;
+    work.documents_examined += documents_examined;
     RUNNING.with_borrow(|running| {
         let Some(running) = running else { return };
-        running.keys_examined.store(noted.keys_examined + keys_examined, Ordering::Relaxed);
-        running.documents_examined.store(noted.documents_examined + documents_examined, Ordering::Relaxed);
-        let mut known = running.plan.lock();
-        if known.is_none() {
-            *known = plan();
+        let mut shown = running.0.lock();
+        shown.work = work;
+        if shown.plan.is_none() {
+            shown.plan = plan();
+            shown.thread = THREAD.with(|thread| thread.map(|thread| (thread, CPU_BEGUN.get())));
         }
     });
 }
@@ -114,14 +132,18 @@ mod tests {
     #[test]
     fn each_thread_counts_its_own_statement() {
         let running = Arc::new(Running::default());
-        begin(&running);
+        begin(&running, 0);
+        assert_eq!(running.shown(), None);
         note(|work| work.keys_examined += 2);
         note(|work| work.sorted = true);
         assert_eq!(done(), Work { keys_examined: 2, sorted: true, ..Work::default() });
         std::thread::spawn(|| assert_eq!(done(), Work::default())).join().unwrap();
         show(3, 1, || Some("COLLSCAN".to_owned()));
-        assert_eq!((running.examined(), running.plan()), ((5, 1), Some("COLLSCAN".to_owned())));
-        begin(&running);
-        assert_eq!((done(), running.examined(), running.plan()), (Work::default(), (0, 0), None));
+        let shown = running.shown().unwrap();
+        assert_eq!(shown.work, Work { keys_examined: 5, documents_examined: 1, sorted: true, ..Work::default() });
+        assert_eq!(shown.plan.as_deref(), Some("COLLSCAN"));
+        assert!(shown.thread.is_none() || shown.cpu_nanos() > Some(0));
+        begin(&running, 0);
+        assert_eq!((done(), running.shown()), (Work::default(), None));
     }
 }

@@ -53,9 +53,18 @@ pub(crate) struct Call<'c> {
 pub(crate) struct Plan {
     pub returned: Option<u64>,
     pub cursor_id: i64,
+    /// The shape of a statement whose statistics are kept.
+    pub shape: Option<DocBuf>,
 }
 
 impl<'c> Call<'c> {
+    /// Keeps the shape of the statement if its statistics are kept.
+    pub(crate) fn note_shape(&mut self, shape: impl FnOnce() -> DocBuf) {
+        if self.server.query_statistics.takes_one() {
+            self.plan.shape = Some(shape());
+        }
+    }
+
     pub(crate) fn database(&self) -> &'c Database {
         &self.server.database
     }

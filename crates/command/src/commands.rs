@@ -28,6 +28,7 @@ use crate::replication::{Membership, Several};
 use crate::session::collections::SessionCollections;
 use crate::session::two_phase::Settling;
 use crate::session::{SESSIONS_MAX, Sessions};
+use crate::query_statistics::QueryStatistics;
 use crate::slow_shapes::SlowShapes;
 use crate::storage_parameters::StorageParameters;
 use crate::usage::Usages;
@@ -113,6 +114,7 @@ pub struct Commands {
     pub(crate) feature_version: FeatureVersion,
     pub(crate) profiler: Profiler,
     pub(crate) slow_shapes: SlowShapes,
+    pub(crate) query_statistics: QueryStatistics,
     /// Time at which the last backup began, in milliseconds since 1970; 0: none since the start.
     pub(crate) last_backup_ms: AtomicI64,
     pub(crate) write_block: WriteBlock,
@@ -181,6 +183,7 @@ impl Commands {
             feature_version: FeatureVersion::default(),
             profiler,
             slow_shapes: SlowShapes::default(),
+            query_statistics: QueryStatistics::default(),
             last_backup_ms: AtomicI64::new(0),
             write_block: WriteBlock::default(),
             log_components: LogComponents::default(),
@@ -278,6 +281,7 @@ impl Commands {
         }
         self.profiler.log_all(self.log_components.of_commands(level as i32) > 0);
         self.profiler.forbid_scans(self.parameters.bool("notablescan"));
+        self.query_statistics.set_rate(self.parameters.int("internalQueryStatsRateLimit").unwrap_or(0));
     }
 
     pub fn open(&self, peer: Peer) -> Connection {
@@ -348,7 +352,7 @@ impl Commands {
         }
         self.log_space();
         self.resume_primary();
-        self.tend_several(now);
+        self.tend_primary(now);
         self.end_expired_transactions();
         self.expire_sessions(now);
         self.trees.expire(HELD_IDLE);

@@ -112,7 +112,7 @@ impl Commands {
         let shown = Incoming { body: hidden.as_ref().map_or(request.body, DocBuf::as_doc), ..*request };
         let begun = Instant::now();
         let cpu_begun = thread_cpu::nanos_at(begun, self.profiler.is_exact());
-        work::begin(&connection.slot.work);
+        work::begin(&connection.slot.work, cpu_begun);
         summary::begin();
         summary::forbid_scans(self.profiler.forbids_scans());
         if self.profiler.is_active() {

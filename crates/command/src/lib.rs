@@ -53,6 +53,7 @@ mod ownership;
 mod parameters;
 mod place;
 mod profiler;
+mod query_statistics;
 mod registry;
 mod replication;
 mod requests;

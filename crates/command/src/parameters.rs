@@ -76,6 +76,7 @@ static ROWS: &[Row] = &[
     row("internalQueryExecYieldPeriodMS", Kind::Int, Use::NoEffect, "10"),
     row("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Int, Use::Startup, "104857600"),
     row("internalQueryPlannerMaxIndexedSolutions", Kind::Int, Use::NoEffect, "64"),
+    row("internalQueryStatsRateLimit", Kind::Int, Use::Runtime, "0"),
     // there are no keys that sign cluster times
     row("KeysRotationIntervalSec", Kind::Int, Use::Startup, "7776000"),
     row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),

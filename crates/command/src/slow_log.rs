@@ -7,13 +7,17 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
 use arbor_protocol::CommandInfo;
 use arbor_protocol::log::{events, now_ms};
+use arbor_protocol::operation::{append_work, storage};
 use arbor_protocol::metrics::{Class, Kind};
-use arbor_query::{ShapeHash, summary};
+use arbor_query::{QueryShape, ShapeHash, summary};
+use arbor_store::Namespace;
 use arbor_wire::Form;
 
 use crate::call::Plan;
+use crate::cmd::crud::query_stats::placeholder;
 use crate::incoming::{Incoming, kind_name};
 use crate::profiler::Verdict;
+use crate::query_statistics::Execution;
 use crate::slow_shapes::SlowOperation;
 use crate::{Commands, Connection, Error, thread_cpu, usage};
 
@@ -36,6 +40,7 @@ impl Commands {
         if ended.error.is_some_and(|error| error.code == Code::MAX_TIME_MS_EXPIRED) {
             self.metrics.timed_out.add(1);
         }
+        self.note_statistics(connection, ended);
         let shown = || ended.profile(connection);
         let db = ended.request.db;
         let took_ms = if ended.info.is_waiting() { 0 } else { ended.took.as_millis() };
@@ -54,6 +59,68 @@ impl Commands {
         if recorded {
             self.record(db, &ended.profile(connection));
         }
+    }
+}
+
+impl Commands {
+    /// Adds the statement to the statistics that `$queryStats` shows.
+    fn note_statistics(&self, connection: &Connection, ended: &Ended<'_>) {
+        let is_later = ended.info.kind == Kind::GetMore && self.query_statistics.has_cursors();
+        if ended.plan.shape.is_none() && !is_later {
+            return;
+        }
+        let execution = || Execution {
+            took: ended.took,
+            first: ended.took,
+            cpu_nanos: thread_cpu::nanos().saturating_sub(ended.cpu_begun),
+            returned: ended.plan.returned.unwrap_or(0),
+            work: work::done(),
+        };
+        let left = ended.plan.cursor_id;
+        match (&ended.plan.shape, ended.request.body.first()) {
+            (Some(shape), _) if ended.error.is_none() => {
+                let key = self.statistics_key(connection, ended, shape);
+                self.query_statistics.add(key, QueryShape::of(shape), execution(), left);
+            }
+            (None, Some((_, ValueRef::Int64(cursor)))) => {
+                self.query_statistics.add_batch(cursor, &execution(), left == 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the shape with what else sets statements apart: the client, the kind of collection, options.
+    fn statistics_key(&self, connection: &Connection, ended: &Ended<'_>, shape: &DocBuf) -> DocBuf {
+        let mut key = DocBuf::new().with("queryShape", shape);
+        if let Some(client) = connection.slot.client() {
+            key.append("client", &client);
+        }
+        let store = &self.database.store;
+        let namespace = usage::collection_of(ended.request.body).map(|name| Namespace::new(ended.request.db, name));
+        let kind = match namespace {
+            Some(Ok(namespace)) if store.buckets_of(&namespace).is_some() => "timeseries",
+            Some(Ok(namespace)) if store.view(&namespace).is_some() => "view",
+            Some(Ok(namespace)) if store.collection(&namespace).is_some() => "collection",
+            Some(_) => "nonExistent",
+            None => "virtual",
+        };
+        key.append("collectionType", kind);
+        for (name, value) in ended.request.body {
+            match (name, value) {
+                ("hint" | "$readPreference" | "apiVersion" | "apiStrict" | "apiDeprecationErrors", value) => {
+                    key.append(name, value);
+                }
+                ("readConcern", ValueRef::Document(concern)) => {
+                    let level = concern.iter().filter(|(name, _)| *name == "level").collect::<DocBuf>();
+                    key.append(name, &level);
+                }
+                ("maxTimeMS" | "comment" | "batchSize" | "allowDiskUse", value) => {
+                    key.append(name, &placeholder(value));
+                }
+                _ => {}
+            }
+        }
+        key
     }
 }
 
@@ -76,12 +143,16 @@ impl Ended<'_> {
     }
 
     fn log_attributes(&self, connection: &Connection) -> DocBuf {
-        let mut doc = DocBuf::new().with("type", "command").with("isFromUserConnection", true);
+        let (kind, statement) = match self.one_statement() {
+            Some(statement) => (self.kind(), shortened(statement)),
+            None => ("command", shortened(self.request.body)),
+        };
+        let mut doc = DocBuf::new().with("type", kind).with("isFromUserConnection", true);
         doc.append("ns", &self.namespace());
         if let Some(name) = connection.slot.app_name() {
             doc.append("appName", &name);
         }
-        doc.append("command", &shortened(self.request.body));
+        doc.append("command", &statement);
         if let Some(line) = summary::line() {
             doc.append("planSummary", &line);
         }
@@ -89,7 +160,8 @@ impl Ended<'_> {
         doc.append("reslen", self.reply.as_bytes().len() as i32);
         self.append_costs(&mut doc);
         doc.append("remote", &connection.peer.client());
-        doc.append("protocol", self.protocol()).append("durationMillis", self.took.as_millis() as i64);
+        let took_ms = self.took.as_millis() as i64;
+        doc.append("protocol", self.protocol()).append("workingMillis", took_ms).append("durationMillis", took_ms);
         doc
     }
 
@@ -118,10 +190,15 @@ impl Ended<'_> {
 
     /// Returns the command, or of a write of one statement that statement, as MongoDB records it.
     fn statement(&self) -> DocBuf {
+        shortened(self.one_statement().unwrap_or(self.request.body))
+    }
+
+    /// Returns the statement of an `update` or `delete` that has just one.
+    fn one_statement(&self) -> Option<Doc<'_>> {
         let list = match self.info.kind {
             Kind::Update => "updates",
             Kind::Delete => "deletes",
-            _ => return shortened(self.request.body),
+            _ => return None,
         };
         let sequence = self.request.sequences.iter().find(|sequence| sequence.name == list);
         let first_two: Vec<Doc<'_>> = match (sequence, self.request.body.get(list)) {
@@ -136,8 +213,8 @@ impl Ended<'_> {
             _ => Vec::new(),
         };
         match first_two.as_slice() {
-            [only] => shortened(*only),
-            _ => shortened(self.request.body),
+            [only] => Some(*only),
+            _ => None,
         }
     }
 
@@ -148,14 +225,7 @@ impl Ended<'_> {
             doc.append("cursorid", self.plan.cursor_id);
         }
         if self.info.class != Class::Command {
-            doc.append("keysExamined", work.keys_examined as i64);
-            doc.append("docsExamined", work.documents_examined as i64);
-        }
-        if work.sorted {
-            doc.append("hasSortStage", true);
-        }
-        if work.spills > 0 {
-            doc.append("usedDisk", true);
+            append_work(doc, &work);
         }
         if let Some(returned) = self.plan.returned {
             if self.plan.cursor_id == 0 && matches!(self.info.kind, Kind::Query | Kind::GetMore) {
@@ -197,12 +267,7 @@ impl Ended<'_> {
     fn append_costs(&self, doc: &mut DocBuf) {
         let work = work::done();
         doc.append("locks", &DocBuf::new());
-        let mut storage = DocBuf::new();
-        if work.reads > 0 {
-            let data = DocBuf::new().with("bytesRead", work.read_bytes as i64);
-            storage.append("data", &data.with("timeReadingMicros", work.read_micros as i64));
-        }
-        doc.append("storage", &storage);
+        doc.append("storage", &storage(&work));
         doc.append("cpuNanos", thread_cpu::nanos().saturating_sub(self.cpu_begun) as i64);
     }
 }

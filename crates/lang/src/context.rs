@@ -1,9 +1,11 @@
 //! Command-wide input of parsing: limits, collation, variables.
 
+use std::sync::{Arc, OnceLock};
+
 use arbor_bson::{Doc, Timestamp, Value};
 
 use crate::expression::variable::Variables;
-use crate::stop::tick;
+use crate::stop::{self, tick};
 use crate::{Collation, Error, Result};
 
 /// Bounds on what a client may send.
@@ -37,6 +39,32 @@ pub struct Context {
     pub limits: Limits,
     /// The command's `let`, evaluated.
     pub variables: Variables,
+    pub constants: Constants,
+}
+
+/// The first error of a constant expression, where the statement is to fail with it whatever documents there are. It is reported after all
+/// of the statement was parsed, as in MongoDB, which evaluates constants when it optimises a statement.
+#[derive(Clone, Debug, Default)]
+pub struct Constants(Option<Arc<OnceLock<Error>>>);
+
+impl Constants {
+    pub fn watched() -> Constants {
+        Constants(Some(Arc::default()))
+    }
+
+    /// Keeps the error of a constant expression.
+    pub(crate) fn note(&self, error: Error) {
+        if let Some(first) = &self.0 {
+            first.get_or_init(|| error);
+        }
+    }
+
+    /// Errors: a constant expression of the pipeline has failed, or the statement is to end.
+    pub fn check_pipeline(&self) -> Result<()> {
+        let Some(Error { code, message }) = self.0.as_ref().and_then(|first| first.get()) else { return Ok(()) };
+        stop::ask()?;
+        Err(Error::new(*code, format!("Failed to optimize pipeline :: caused by :: {message}")))
+    }
 }
 
 impl Context {

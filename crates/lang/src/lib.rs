@@ -56,7 +56,7 @@ pub use arbor_bson::Code;
 #[cfg(test)]
 use arbor_notation as notation;
 pub use collation::Collation;
-pub use context::{Context, Limits};
+pub use context::{Constants, Context, Limits};
 pub use error::{Error, Result};
 pub use expression::Expression;
 pub use hashed::hash_of;

@@ -131,7 +131,7 @@ pub fn ended() -> Result<()> {
 }
 
 #[cold]
-fn ask() -> Result<()> {
+pub(crate) fn ask() -> Result<()> {
     let check = CHECK.with_borrow(Clone::clone);
     check.map_or(Ok(()), |check| check.ask())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::work;
+use arbor_base::work::{self, Shown, Work};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, SessionId, ValueRef};
 use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
@@ -281,6 +281,11 @@ impl Slot {
         self.about.lock().app_name.clone()
     }
 
+    /// Returns what the client said about itself.
+    pub fn client(&self) -> Option<DocBuf> {
+        self.about.lock().client.clone()
+    }
+
     /// Whose connection it is.
     pub fn describe_client(&self) -> DocBuf {
         let mut doc = DocBuf::new();
@@ -324,15 +329,45 @@ impl Slot {
         doc.append("currentOpTime", &*iso8601(now_ms()));
         if operation.running {
             operation.describe(&mut doc);
-            let (keys, documents) = self.work.examined();
-            if let Some(plan) = self.work.plan() {
-                doc.append("planSummary", &plan);
-                doc.append("keysExamined", keys as i64).append("docsExamined", documents as i64);
+            if let Some(shown) = self.work.shown() {
+                append_shown(&mut doc, &shown);
             }
             doc.append("locks", &DocBuf::new()).append("waitingForLock", false).append("lockStats", &DocBuf::new());
         }
         Some(doc)
     }
+}
+
+/// Appends what a running statement has done so far, under the names of the slow query log.
+fn append_shown(doc: &mut DocBuf, shown: &Shown) {
+    if let Some(plan) = &shown.plan {
+        doc.append("planSummary", plan);
+    }
+    append_work(doc, &shown.work);
+    if let Some(nanos) = shown.cpu_nanos() {
+        doc.append("cpuNanos", nanos as i64);
+    }
+    doc.append("storage", &storage(&shown.work));
+}
+
+/// Appends what a statement has examined and whether it has sorted and written temporary files.
+pub fn append_work(doc: &mut DocBuf, work: &Work) {
+    doc.append("keysExamined", work.keys_examined as i64).append("docsExamined", work.documents_examined as i64);
+    if work.sorted {
+        doc.append("hasSortStage", true);
+    }
+    if work.spills > 0 {
+        doc.append("usedDisk", true);
+    }
+}
+
+/// Returns what a statement has read from the disk.
+pub fn storage(work: &Work) -> DocBuf {
+    if work.reads == 0 {
+        return DocBuf::new();
+    }
+    let data = DocBuf::new().with("bytesRead", work.read_bytes as i64);
+    DocBuf::new().with("data", &data.with("timeReadingMicros", work.read_micros as i64))
 }
 
 impl Operation {

@@ -19,7 +19,7 @@ pub fn check_view(scope: &Scope<'_>, view: &ViewDefinition) -> Result<()> {
     }
     let collation = view.collation.clone();
     let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new(), collation };
-    Pipeline::parse(scope, &over.spec(&view.pipeline)).map(drop)
+    Pipeline::parse_to_keep(scope, &over.spec(&view.pipeline)).map(drop)
 }
 
 /// Stages that have no place at the top of a view, and why.

@@ -33,6 +33,18 @@ impl QueryShape {
         QueryShape::of_whole(&aggregate_doc(spec))
     }
 
+    pub fn doc_of_find(spec: &FindSpec<'_>) -> DocBuf {
+        find_doc(spec)
+    }
+
+    pub fn doc_of_distinct(spec: &DistinctSpec<'_>) -> DocBuf {
+        distinct_doc(spec)
+    }
+
+    pub fn doc_of_aggregate(spec: &AggregateSpec<'_>) -> DocBuf {
+        aggregate_doc(spec)
+    }
+
     /// Returns the hash of a shape that was just made, unless that was cut short.
     fn of_whole(shape: &DocBuf) -> Result<QueryShape> {
         stop::check()?;

@@ -186,6 +186,12 @@ impl<'s> Source<'s> {
                 }
             }
             "$querySettings" => needed.on_cluster(QuerySettings),
+            "$queryStats" => {
+                needed.on_cluster(QueryStatsRead);
+                if document(options).is_some_and(|options| options.get("transformIdentifiers").is_some()) {
+                    needed.on_cluster(QueryStatsReadTransformed);
+                }
+            }
             // on `admin` the collections of all databases
             "$listClusterCatalog" if self.db == "admin" => {
                 needed.on_cluster(ListDatabases);

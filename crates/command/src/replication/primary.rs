@@ -122,13 +122,15 @@ impl Commands {
         replication.freeze(time);
     }
 
-    /// Upkeep of the primary of several, about every second: a no-op when nothing was written for a while, so that times advance on an
-    /// idle set; and the limit of the log that is kept for the others.
-    pub(crate) fn tend_several(&self, now: Instant) {
-        let Some(replication) = self.replication.as_deref().filter(|_| self.several.handle().is_some()) else { return };
+    /// Upkeep of the primary, about every second: a no-op when nothing was written for a while, so that times advance on an idle set; and
+    /// the limit of the log that is kept for the others.
+    pub(crate) fn tend_primary(&self, now: Instant) {
+        let Some(replication) = self.replication.as_deref() else { return };
         let transactions = &self.database.transactions;
-        let held_mb = self.parameters.int("logHeldForMembersMB").and_then(|mb| u64::try_from(mb).ok()).unwrap_or(0);
-        transactions.set_log_held_max(held_mb.saturating_mul(1 << 20));
+        if self.several.handle().is_some() {
+            let held_mb = self.parameters.int("logHeldForMembersMB").and_then(|mb| u64::try_from(mb).ok()).unwrap_or(0);
+            transactions.set_log_held_max(held_mb.saturating_mul(1 << 20));
+        }
         if !replication.is_primary() || !self.parameters.bool("writePeriodicNoops") {
             return;
         }

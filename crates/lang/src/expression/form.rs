@@ -48,13 +48,14 @@ enum Function {
 
 impl Form {
     /// An operator of one argument that was parsed already.
-    pub(super) fn call(name: &'static str, function: Unary, argument: Expression) -> Expression {
-        Expression::Call(Arc::new(Call { name, function: Function::Unary(function, [argument]) })).fold()
+    pub(super) fn call(name: &'static str, function: Unary, argument: Expression, parser: &Parser) -> Expression {
+        let function = Function::Unary(function, [argument]);
+        Expression::Call(Arc::new(Call { name, function })).fold(parser.context)
     }
 
     pub(super) fn parse(self, name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
         let function = match self {
-            Form::Special(parse) => return Ok(parse(name, value, parser)?.fold()),
+            Form::Special(parse) => return Ok(parse(name, value, parser)?.fold(parser.context)),
             Form::Unary(function) => Function::Unary(function, exactly(name, parser.arguments(value)?)?),
             Form::Conversion(function) => {
                 let arguments = parser.arguments(value)?;
@@ -80,7 +81,7 @@ impl Form {
                 Function::NaryBy(function, parser.context.collation.clone(), arguments)
             }
         };
-        Ok(Expression::Call(Arc::new(Call { name, function })).fold())
+        Ok(Expression::Call(Arc::new(Call { name, function })).fold(parser.context))
     }
 }
 

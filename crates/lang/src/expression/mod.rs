@@ -215,15 +215,19 @@ impl Expression {
         }
     }
 
-    /// Evaluates what does not depend on the document. An error is left for the time of evaluation, and so is a value that
-    /// is much larger than what it is made of.
-    fn fold(self) -> Expression {
+    /// Evaluates what does not depend on the document. An error is noted in `context` and left for the time of evaluation; a value that
+    /// is much larger than what it is made of is left as well.
+    fn fold(self, context: &Context) -> Expression {
         if matches!(self, Expression::Constant(_)) || !self.is_constant() {
             return self;
         }
         let value = match self.eval_in(&Environment::new(Doc::empty())) {
             Ok(value) if self.is_literal() || value.made_bytes() <= FOLDED_BYTES_MAX => value.into_value(),
-            _ => return self,
+            Ok(_) => return self,
+            Err(error) => {
+                context.constants.note(error);
+                return self;
+            }
         };
         Expression::of_value(value)
     }

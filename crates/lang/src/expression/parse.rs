@@ -34,7 +34,7 @@ impl<'c> Parser<'c> {
             ValueRef::Document(doc) => self.document(doc)?,
             ValueRef::Array(array) => {
                 let items = array.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
-                Expression::Array(items.into()).fold()
+                Expression::Array(items.into()).fold(self.context)
             }
             other => {
                 if let ValueRef::String(text) = other {
@@ -146,7 +146,7 @@ impl<'c> Parser<'c> {
             }
             fields.add(name, self.expression(value)?);
         }
-        Ok(Expression::Document(fields.into_entries().into()).fold())
+        Ok(Expression::Document(fields.into_entries().into()).fold(self.context))
     }
 }
 

@@ -12,9 +12,6 @@ use crate::matcher::Regex;
 use crate::matcher::regex::Capture;
 use crate::{Error, Result, text};
 
-/// The longest pattern.
-const PATTERN_BYTES_MAX: usize = 16 << 10;
-
 /// Computes the operator's result from the expression and the text; `None` when one of them is null.
 type Answer = fn(Option<(&Regex, &str)>) -> Result<Evaluated<'static>>;
 
@@ -97,12 +94,6 @@ impl RegexInput {
         if flags.contains('\0') {
             let message = format!("{operator}: regular expression options cannot contain an embedded null byte");
             return Err(Error::location(51110, message));
-        }
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(Error::location(
-                51111,
-                format!("Invalid Regex in {operator}: regular expression is too large"),
-            ));
         }
         Regex::new(pattern, flags).map(Some).map_err(|error| {
             if error.code.0 == 51108 {

@@ -101,15 +101,18 @@ fn edges(corners: &[Xy]) -> impl Iterator<Item = (Xy, Xy)> + '_ {
     corners.iter().copied().zip(corners.iter().copied().cycle().skip(1))
 }
 
-/// Points on an edge are inside.
+/// Returns true if the point is inside. COMPAT: as in MongoDB, corners and edges parallel to an axis are, of the other edges those with
+/// the inside to their left.
 fn polygon_contains(corners: &[Xy], p: Xy) -> bool {
     let mut inside = false;
     for (a, b) in edges(corners).take_while(|_| tick().is_ok()) {
         let side = (b.0 - a.0) * (p.1 - a.1) - (b.1 - a.1) * (p.0 - a.0);
-        if side == 0.0 && Frame::of(a, b).contains(p) {
+        let parallel = a.0 == b.0 || a.1 == b.1;
+        if p == a || (parallel && side == 0.0 && Frame::of(a, b).contains(p)) {
             return true;
         }
-        if (a.1 > p.1) != (b.1 > p.1) && (side > 0.0) == (b.1 > a.1) {
+        // an edge on or to the right of the point
+        if (a.1 >= p.1) != (b.1 >= p.1) && (side == 0.0 || (side > 0.0) == (b.1 > a.1)) {
             inside = !inside;
         }
     }
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn polygons_hold_their_boundary() {
+    fn polygons_hold_parts_of_their_boundary() {
         let square = Shape::Polygon(vec![(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (2.0, 2.0), (0.0, 4.0)]);
         for (p, inside) in [
             ((1.0, 1.0), true),
@@ -148,12 +151,17 @@ mod tests {
             ((4.0, 2.0), true),
             ((2.0, 2.0), true),
             ((2.0, 3.0), false),
-            ((3.0, 3.0), true),
+            ((1.0, 3.0), true),
+            ((3.0, 3.0), false),
+            ((3.1, 3.0), true),
             ((5.0, 0.0), false),
             ((-1.0, 4.0), false),
         ] {
             assert_eq!(square.contains(p), inside, "{p:?}");
         }
+        let bow_tie = Shape::Polygon(vec![(0.0, 0.0), (10.0, 10.0), (10.0, 0.0), (0.0, 10.0)]);
+        let inside = |at: f64| bow_tie.contains((at, at));
+        assert_eq!([0.0, 2.0, 5.0, 8.0, 10.0].map(inside), [true, true, true, false, true]);
     }
 
     #[test]

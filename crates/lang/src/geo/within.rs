@@ -115,6 +115,9 @@ fn parse_within(name: &str, operand: ValueRef) -> Result<Target> {
         return Err(Error::bad_value("geometry must be an object"));
     };
     let Some((kind, value)) = doc.first() else { return Err(not_supported(name, operand)) };
+    if doc.iter().any(|(name, _)| matches!(name, "$minDistance" | "$maxDistance")) {
+        return Err(not_supported(name, operand));
+    }
     let shapes = ["$geometry", "$box", "$polygon", "$center", "$centerSphere"];
     if doc.iter().filter(|(name, _)| shapes.contains(name)).count() > 1 {
         return Err(Error::bad_value(format!("{name} takes one shape: {}", text::shell(operand))));

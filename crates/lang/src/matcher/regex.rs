@@ -11,8 +11,8 @@ use crate::{Error, Result};
 
 /// Steps of the backtracking engine for one value. PCRE's own default limit is ten million; this many take about 0.1 s.
 const BACKTRACK_STEPS_MAX: usize = 1_000_000;
-/// PCRE cannot compile longer patterns.
-const PATTERN_BYTES_MAX: usize = 32_764;
+/// As in MongoDB.
+const PATTERN_BYTES_MAX: usize = 16 << 10;
 
 /// A compiled regular expression.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Regex {
             return Err(Error::location(51108, format!("invalid flag in regex options: {flag}")));
         }
         if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(Error::location(51091, "Regular expression is invalid: pattern is too long"));
+            return Err(Error::location(51091, "Regular expression is invalid: regular expression is too large"));
         }
         let translated = regex_syntax::translate(pattern, options);
         let engine = match regex::RegexBuilder::new(&translated).build() {

@@ -4,7 +4,7 @@
 //! [{$densify: {field: 'a', range: {step: 1, bounds: 'full'}}}] on [{a: 4}, {a: 1, x: 1}] => [{a: 1, x: 1}, {a: 2}, {a: 3}, {a: 4}]
 //! [{$densify: {field: 'a', range: {step: 2, bounds: [0, 5]}}}] on [{a: 1}, {a: 2, x: 1}] => [{a: 0}, {a: 1}, {a: 2, x: 1}, {a: 4}]
 //! [{$densify: {field: 'a', range: {step: 1, bounds: [0, 2]}}}] on [] => [{a: 0}, {a: 1}]
-//! [{$densify: {field: 'a', partitionByFields: ['p'], range: {step: 1, bounds: 'partition'}}}] on [{p: 1, a: 1}, {p: 2, a: 2}, {p: 1, a: 3}] => [{p: 1, a: 1}, {p: 2, a: 2}, {p: 1, a: 2}, {p: 1, a: 3}]
+//! [{$densify: {field: 'a', partitionByFields: ['p'], range: {step: 1, bounds: 'partition'}}}] on [{p: 1, a: 1}, {p: 2, a: 2}, {p: 1, a: 3}] => [{p: 1, a: 1}, {p: 1, a: 2}, {p: 1, a: 3}, {p: 2, a: 2}]
 //! [{$densify: {field: 'a', partitionByFields: ['p'], range: {step: 1, bounds: 'full'}}}] on [{p: 1, a: 1}, {p: 2, a: 2}] => [{p: 1, a: 1}, {p: 2, a: 1}, {p: 2, a: 2}, {p: 1, a: 2}]
 //! [{$densify: {field: 't', range: {step: 1, unit: 'month', bounds: 'full'}}}] on [{t: Date("2021-01-31T00:00:00Z")}, {t: Date("2021-03-31T00:00:00Z")}] => [{t: Date("2021-01-31T00:00:00Z")}, {t: Date("2021-02-28T00:00:00Z")}, {t: Date("2021-03-31T00:00:00Z")}]
 //! [{$densify: {field: 'a', range: {step: 0.5, bounds: 'full'}}}] on [{x: 1}, {a: null}, {a: 1}, {a: 2}] => [{x: 1}, {a: null}, {a: 1}, {a: 1.5}, {a: 2}]
@@ -22,7 +22,7 @@
 //! [{$densify: {field: 'a', range: {step: 1, bounds: [2, 1]}}}] => error 5733402: A bounding array must be an ascending array of either two dates or two numbers
 //! ```
 //!
-//! Its input is sorted by the field. New documents precede the next document of their partition, the rest follow at the end.
+//! Its input is sorted by the field, with bounds of partitions by those first. New documents precede the next document of their partition, the rest follow at the end.
 
 use std::sync::Arc;
 
@@ -79,7 +79,12 @@ pub(super) fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
         Some(_) => return Err(Error::type_mismatch("BSON field '$densify.partitionByFields' must be an array")),
     };
     let stage = read_range(range, field, partition_by, &context.collation)?;
-    let order = SortPattern::of_parts(vec![SortPart::of_path(stage.field.clone(), false)], &context.collation);
+    let partitions = match stage.bounds {
+        Bounds::Partition => stage.partition_by.as_slice(),
+        Bounds::Full | Bounds::Between(..) => &[],
+    };
+    let paths = partitions.iter().chain([&stage.field]).cloned();
+    let order = SortPattern::of_parts(paths.map(|path| SortPart::of_path(path, false)).collect(), &context.collation);
     Ok([Stage::Sort(order), Stage::Flow(Arc::new(stage))])
 }
 
@@ -255,6 +260,10 @@ impl Filling {
         }
         let key = key.finish().bytes;
         if let Some(at) = self.by_key.get(&key) {
+            // equal values may differ under a collation: new documents have those of the document that follows them
+            if let Some(known) = self.partitions.get_mut(*at).filter(|_| !self.stage.collation.is_simple()) {
+                known.fields = fields;
+            }
             return *at;
         }
         self.bytes += key.len() + fields.as_bytes().len() + 128;

@@ -17,6 +17,7 @@ mod gathered;
 mod integral;
 mod linear_fill;
 mod locf;
+mod min_max_scaler;
 mod rank;
 mod rows;
 mod shift;
@@ -76,6 +77,7 @@ pub const NAMES: &[&str] = &[
     "$integral",
     "$linearFill",
     "$locf",
+    "$minMaxScaler",
     "$rank",
     "$shift",
 ];
@@ -115,6 +117,7 @@ pub(crate) fn parse(
         "$covariancePop" | "$covarianceSamp" => covariance::parse(&call),
         "$linearFill" => linear_fill::parse(&call),
         "$locf" => locf::parse(&call),
+        "$minMaxScaler" => min_max_scaler::parse(&call),
         _ => unreachable!("{name} is one of the names"),
     }
 }

@@ -100,7 +100,7 @@ impl InnerRows {
             (None, None, None) => Box::new(Eof::default()),
             (None, None, Some(collection)) => {
                 let decision = Decision::untried(plan::plan(view, collection, &pipeline.query)?);
-                plan::note_use(collection, &decision.winner);
+                pipeline.note_use(collection, &decision.winner);
                 pipeline.source(settings, decision, &mut slots)
             }
         };

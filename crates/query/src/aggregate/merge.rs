@@ -151,8 +151,7 @@ impl Merge {
         bypass: bool,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        scope.store.refuse_view(&self.into)?;
-        self.check_unique(scope)?;
+        self.check_target(scope)?;
         while let Some(documents) = next_documents(scope, &mut cursor, interrupt)? {
             let Some(held) = self.hold(scope)? else { continue };
             let collection = Validated::new(scope, &held, bypass)?;
@@ -316,8 +315,9 @@ impl Merge {
         })
     }
 
-    /// A unique index has exactly the `on` fields.
-    fn check_unique(&self, scope: &Scope<'_>) -> Result<()> {
+    /// Errors: the target is a view, or has no unique index on exactly the `on` fields.
+    pub(crate) fn check_target(&self, scope: &Scope<'_>) -> Result<()> {
+        scope.store.refuse_view(&self.into)?;
         let by_id = self.is_by(&["_id"]);
         let collection = scope.store.collection(&self.into);
         let by_index = collection.is_some_and(|collection| {
@@ -368,6 +368,7 @@ fn no_match() -> Error {
 
 fn target(spec: Doc<'_>, db: &str) -> Result<Namespace> {
     match spec.get("into") {
+        Some(ValueRef::String("")) => Err(location(5786800, "$merge 'into' field cannot be an empty string")),
         Some(ValueRef::String(name)) => Ok(Namespace::new(db, name)?),
         Some(ValueRef::Document(into)) => {
             let part = |name: &str| match into.get(name) {

@@ -40,7 +40,7 @@ use arbor_lang::Code;
 
 use crate::elsewhere::Elsewhere;
 use crate::operator::{Documents, Eof, Operator, Remote, Rows};
-use crate::plan::{self, Decider, Slots};
+use crate::plan::{Decider, Slots};
 use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope, oplog, stream};
@@ -106,6 +106,10 @@ pub(crate) fn start(
     let (collection, view, source): (_, _, Box<dyn Operator>) = match scope.snapshot(&spec.namespace)? {
         None => {
             pipeline.query.needs_no_index(&spec.namespace)?;
+            if pipeline.query.filter.near().is_some() {
+                let message = format!("$geoNear requires a geo index to run, but {} does not exist", spec.namespace);
+                return Err(Error::new(Code::NAMESPACE_NOT_FOUND, message));
+            }
             (None, scope.view()?, Box::new(Eof::default()))
         }
         Some((collection, view)) => {
@@ -113,7 +117,7 @@ pub(crate) fn start(
             let decider = Decider::new(scope, &view, &collection, interrupt);
             let decision = pipeline.decide(&if explained { decider.without_cache() } else { decider }, &mut slots)?;
             if !explained {
-                plan::note_use(&collection, &decision.winner);
+                pipeline.note_use(&collection, &decision.winner);
             }
             let source = pipeline.source(&settings, decision, &mut slots);
             (Some(collection), view, source)

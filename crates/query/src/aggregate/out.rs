@@ -7,7 +7,7 @@
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_lang::time_series::TimeSeriesOptions;
 use arbor_lang::{Code, text};
-use arbor_store::{Namespace, Store};
+use arbor_store::{NAMESPACE_BYTES_MAX, Namespace, Store};
 use arbor_txn::Durability;
 
 use super::next_documents::next_documents;
@@ -25,12 +25,22 @@ pub(crate) struct Out {
     time_series: Option<TimeSeriesOptions>,
 }
 
+/// COMPAT: a name that is too long has the code of the write that MongoDB would refuse.
+fn target(db: &str, name: &str) -> Result<Namespace> {
+    let bytes = db.len() + 1 + name.len();
+    if bytes > NAMESPACE_BYTES_MAX {
+        let message = format!("fully qualified namespace {db}.{name} is too long ({bytes} bytes, at most {NAMESPACE_BYTES_MAX})");
+        return Err(Error::new(Code::ILLEGAL_OPERATION, message));
+    }
+    Ok(Namespace::new(db, name)?)
+}
+
 impl Out {
     pub(crate) fn parse(spec: ValueRef<'_>, db: &str) -> Result<Out> {
         let mut time_series = None;
         let twice = |name| location(40413, format!("BSON field '$out.{name}' is a duplicate field"));
         let into = match spec {
-            ValueRef::String(name) => Namespace::new(db, name)?,
+            ValueRef::String(name) => target(db, name)?,
             ValueRef::Document(doc) => {
                 let (mut db, mut coll) = (None, None);
                 for (name, value) in doc {
@@ -61,7 +71,7 @@ impl Out {
                 let missing =
                     |name| location(40414, format!("BSON field '$out.{name}' is missing but a required field"));
                 let db = db.ok_or_else(|| missing("db"))?;
-                Namespace::new(db, coll.ok_or_else(|| missing("coll"))?)?
+                target(db, coll.ok_or_else(|| missing("coll"))?)?
             }
             other => {
                 let found = text::type_name(Some(other));

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::stage::{GeoNear, Map, Unwind};
-use arbor_lang::{Context, Filter, Stage};
+use arbor_lang::{Constants, Context, Filter, Stage};
+use arbor_store::Collection;
 
 use super::optimise::optimise;
 use super::pushdown::{both, push_down};
@@ -18,7 +19,7 @@ use crate::operator::{
     FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
     Sort, UnionRows, UnpackRows, UnwindRows,
 };
-use crate::plan::{self, ChosenIndex, Decider, Decision, Query, Slots};
+use crate::plan::{self, ChosenIndex, Decider, Decision, Query, Slots, Solution};
 use crate::query_shape::stage as stage_shape;
 use crate::read::counting_operator;
 use crate::stage_spec::only_field;
@@ -57,11 +58,25 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
+    /// For a pipeline that is to run. Errors: among others, a constant expression in it that fails.
     pub(crate) fn parse(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
         let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+        let context = Context { constants: Constants::watched(), ..context };
+        let pipeline = Pipeline::parse_in(scope, spec, &context)?;
+        context.constants.check_pipeline()?;
+        Ok(pipeline)
+    }
+
+    /// For a pipeline that is kept, as that of a view.
+    pub(crate) fn parse_to_keep(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+        let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+        Pipeline::parse_in(scope, spec, &context)
+    }
+
+    fn parse_in(scope: &Scope<'_>, spec: &AggregateSpec<'_>, context: &Context) -> Result<Pipeline> {
         let names = scope.names();
-        let around = Surroundings::outermost(&names, spec, &context);
-        let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
+        let around = Surroundings::outermost(&names, spec, context);
+        let (stages, sink) = Sink::split(spec.pipeline, around.db, context)?;
         let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
         pipeline.stages = stages;
         if let Some(stages) = optimise(pipeline.stages.as_array()) {
@@ -71,7 +86,7 @@ impl Pipeline {
         }
         pipeline.sink = sink;
         pipeline.query.above = pipeline.planned_above();
-        let hint = Query::parse(Doc::empty(), spec.hint, &context)?.hint;
+        let hint = Query::parse(Doc::empty(), spec.hint, context)?.hint;
         pipeline.query.hint = hint.map(|hint| pipeline.over_buckets(hint));
         Ok(pipeline)
     }
@@ -213,6 +228,14 @@ impl Pipeline {
     /// The query does all of it.
     pub(crate) fn is_query(&self) -> bool {
         self.steps.is_empty() && self.documents.is_none() && self.sink.is_none()
+    }
+
+    /// Notes the plan that [`Pipeline::source`] runs.
+    pub(crate) fn note_use(&self, collection: &Collection, winner: &Solution) {
+        match self.only_counts() {
+            true => plan::note_count(collection, winner),
+            false => plan::note_use(collection, winner),
+        }
     }
 
     /// The rows of the query. When the first stage above only counts documents, they are not read.

@@ -29,6 +29,14 @@ impl Sink {
         Ok((all.into_iter().collect(), sink))
     }
 
+    /// Errors: nothing can be written to the target.
+    pub(crate) fn check_target(&self, scope: &Scope<'_>) -> Result<()> {
+        match self {
+            Sink::Out(_) => Ok(()),
+            Sink::Merge(merge) => merge.check_target(scope),
+        }
+    }
+
     /// With `bypass` the validator of the target is not asked.
     pub(crate) fn write(&self, scope: &Scope<'_>, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
         let name = match self {

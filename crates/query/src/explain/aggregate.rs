@@ -13,6 +13,7 @@ use crate::{AggregateSpec, Result, Verbosity};
 
 pub(super) fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<DocBuf> {
     let pipeline = Pipeline::parse(explainer.scope, spec)?;
+    pipeline.sink.iter().try_for_each(|sink| sink.check_target(explainer.scope))?;
     if pipeline.is_query() {
         return explainer.whole(&spec.namespace, &pipeline.query, &Shape::Rows);
     }

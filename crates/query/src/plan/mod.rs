@@ -63,7 +63,7 @@ pub(crate) use query::{ChosenIndex, Query, ShownAs, score_required};
 pub use shape::ShapeHash;
 pub(crate) use sort_order::Direction;
 pub(crate) use text::TextAccess;
-pub(crate) use usage::{note_distinct, note_use};
+pub(crate) use usage::{note_count, note_distinct, note_use};
 pub(crate) use wildcard::PATH as WILDCARD_PATH;
 
 /// Returns the spans of keys that documents which match can have, `max` at most.

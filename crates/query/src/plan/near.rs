@@ -65,6 +65,19 @@ impl NearAccess {
         }
     }
 
+    /// Errors: the index has no place for the point.
+    fn check_point(&self) -> Result<()> {
+        match (self.grid(), self.near.from) {
+            (Some(grid), NearFrom::Plane(x, y)) if !grid.contains((x, y)) => {
+                let Grid { min, max, .. } = grid;
+                let point = format!("{{ 0: {x:?}, 1: {y:?} }}");
+                let message = format!("point not in interval of [ {min}, {max} ] :: caused by :: {point}");
+                Err(arbor_lang::Error::location(16433, message).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn grid(&self) -> Option<&Grid> {
         let is_plane = self.shape.parts.get(self.part).is_some_and(|part| part.kind == FieldKind::Plane);
         self.shape.geo.as_ref()?.grid.as_ref().filter(|_| is_plane)
@@ -129,6 +142,7 @@ pub(super) fn plan(view: &dyn View, collection: &Collection, query: &Query, near
     let mut settled = bounds.settled;
     settled.extend(conjuncts(query.filter.root()).iter().position(is_near));
     let mut access = NearAccess { shape, near, part, intervals: bounds.intervals, first_width: 0.0 };
+    access.check_point()?;
     access.first_width = access.first_ring(view, collection)?.max(access.width_min());
     let rest = residual(&query.filter, &settled);
     Ok(Plans::only(Solution {

@@ -18,6 +18,17 @@ pub(crate) fn note_use(collection: &Collection, solution: &Solution) {
     }
 }
 
+/// As [`note_use`], for a statement that counts documents: entries of an index are enough where they settle the filter.
+pub(crate) fn note_count(collection: &Collection, solution: &Solution) {
+    match &solution.access {
+        Access::Index(access) if solution.residual.is_none() => {
+            summary::note_index("COUNT_SCAN", collection, access);
+            count_scan(collection, access);
+        }
+        _ => note_use(collection, solution),
+    }
+}
+
 /// As [`note_use`], for `distinct` from an index.
 pub(crate) fn note_distinct(collection: &Collection, access: &IndexAccess) {
     summary::note_index("DISTINCT_SCAN", collection, access);

@@ -4,6 +4,7 @@ use arbor_lang::Context;
 
 use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
+use crate::plan::summary;
 use crate::{AggregateSpec, CountSpec, Interrupt, Result, Scope, Settings, aggregate};
 
 /// Counts the documents that a query finds. Without a filter the collection's counter knows; exact index bounds are counted
@@ -17,11 +18,12 @@ pub fn count(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> 
     };
     let query = scope.constrained(&collection, &query);
     if query.filter.matches_everything() && query.hint.is_none() {
+        summary::note_stage("RECORD_STORE_FAST_COUNT");
         let all = arbor_store::count(&view, &collection)?;
         return Ok(all.saturating_sub(spec.skip).min(spec.limit.unwrap_or(u64::MAX)));
     }
     let solution = plan::plan(&view, &collection, &query)?.winner;
-    plan::note_use(&collection, &solution);
+    plan::note_count(&collection, &solution);
     let mut slots = Slots::default();
     let mut root = counting_operator(&scope.settings, &solution, &query, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());

@@ -10,7 +10,7 @@ use crate::{Direction, FieldKind, IndexProblem, KeyField, Result};
 pub const INDEX_FIELDS_MAX: usize = 32;
 
 /// Index types by the word in the key pattern that this release refuses.
-const REFUSED_TYPES: &[&str] = &["2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
+const REFUSED_TYPES: &[&str] = &["2dsphere_bucket", "geoHaystack", "columnstore"];
 
 /// Plain: it is no word for another kind.
 fn kind_of(word: &str) -> FieldKind {
@@ -22,6 +22,10 @@ fn direction(value: ValueRef<'_>) -> Result<Direction> {
     if let ValueRef::String(kind) = value {
         if kind_of(kind) != FieldKind::Plain {
             return Ok(Direction::Ascending);
+        }
+        if kind == "wildcard" {
+            let reason = "The type 'wildcard' cannot be given: a wildcard index has a field '$**' or a path that ends with it";
+            return problem(IndexProblem::Location(7_246_202), reason);
         }
         if REFUSED_TYPES.contains(&kind) {
             return refused(&format!("an index of type '{kind}'"));

@@ -372,6 +372,9 @@ fn check_types(given: Doc<'_>) -> Result<()> {
 fn collation(given: Doc<'_>) -> Result<Collation> {
     match given.get("collation") {
         None => Ok(Collation::simple()),
+        Some(ValueRef::Document(collation)) if collation.is_empty() => {
+            problem(IndexProblem::BadValue, "The field 'collation' cannot be an empty object.")
+        }
         Some(ValueRef::Document(collation)) => Ok(Collation::parse(collation)?),
         Some(other) => {
             let reason = format!("The field 'collation' must be an object, but got {}", type_name(other));

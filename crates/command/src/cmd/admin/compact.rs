@@ -26,16 +26,16 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         }
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, "collection does not exist"));
     }
-    if dry_run {
-        let bytes = store.compactable_bytes(&namespace)?;
-        call.reply.append("estimatedBytesFreed", fitting(bytes));
-        return Ok(());
-    }
     // COMPAT: MongoDB passes over a collection from which less than 20 MB can be gained when nothing else is said.
     let enough = match target_mb {
         Some(target) => store.compactable_bytes(&namespace)? >> 20 >= target,
         None => true,
     };
+    if dry_run {
+        let bytes = if enough { store.compactable_bytes(&namespace)? } else { 0 };
+        call.reply.append("estimatedBytesFreed", fitting(bytes));
+        return Ok(());
+    }
     let interrupt = &call.interrupt;
     let freed = if enough { store.compact(&namespace, &|| interrupt.check().is_err())? } else { 0 };
     call.interrupt.check()?;

@@ -9,7 +9,7 @@ use arbor_store::Namespace;
 
 use crate::call::Call;
 use crate::cmd::admin::{index_filters, query_settings};
-use crate::cmd::crud::explain;
+use crate::cmd::crud::{explain, query_stats};
 use crate::cmd::ddl::{list_collections, search_indexes};
 use crate::cmd::diagnostics::{coll_stats, current_op};
 use crate::cmd::shared::cursor_reply::{
@@ -51,6 +51,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             arbor_query::aggregate_documents(&call.scope(), &spec, documents, &call.interrupt)?
         }
         None => {
+            call.note_shape(|| QueryShape::doc_of_aggregate(&spec));
             let settings = call.query_settings(|| QueryShape::of_aggregate(&spec))?;
             let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
             arbor_query::aggregate(&scope, &spec, &call.interrupt)?
@@ -209,6 +210,7 @@ const SERVER_STAGES: &[&str] = &[
     "$listSessions",
     "$planCacheStats",
     "$querySettings",
+    "$queryStats",
 ];
 
 /// Documents of a first stage that reads the server; `None`: the pipeline begins with a collection.
@@ -257,7 +259,12 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let text = "$listClusterCatalog must be run against the database with {aggregate: 1}, not a collection";
             return Err(Error::new(Code(9621301), text));
         }
-        ("$listSampledQueries" | "$queryStats", _) => return Err(Error::not_supported(name)),
+        ("$queryStats", true) if call.db == "admin" => query_stats::stage(call, options)?,
+        ("$queryStats", _) => {
+            let text = "$queryStats must be run against the 'admin' database with {aggregate: 1}";
+            return Err(Error::new(Code::INVALID_NAMESPACE, text));
+        }
+        ("$listSampledQueries", _) => return Err(Error::not_supported(name)),
         (name @ ("$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch"), _) => {
             return Err(search_indexes::not_enabled(name));
         }

@@ -10,6 +10,7 @@ use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
+    call.note_shape(|| QueryShape::doc_of_distinct(&spec));
     let settings = call.query_settings(|| QueryShape::of_distinct(&spec))?;
     let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
     let values = arbor_query::distinct(&scope, &spec, &call.interrupt)?;

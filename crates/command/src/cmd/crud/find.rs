@@ -9,6 +9,7 @@ use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let (spec, first) = parse(call)?;
+    call.note_shape(|| QueryShape::doc_of_find(&spec));
     let settings = call.query_settings(|| QueryShape::of_find(&spec))?;
     let scope = call.scope().with_hints(settings.as_ref().map(|settings| &settings.hints));
     let cursor = arbor_query::find(&scope, &spec, &call.interrupt)?;

@@ -12,4 +12,5 @@ pub(crate) mod get_last_error;
 pub(crate) mod get_more;
 pub(crate) mod insert;
 pub(crate) mod kill_cursors;
+pub(crate) mod query_stats;
 pub(crate) mod update;

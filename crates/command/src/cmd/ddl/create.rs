@@ -51,11 +51,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
                     options.append(name, &collation.to_doc());
                 }
             }
-            "storageEngine" => drop(options.append(name, field.document(value)?)),
-            "indexOptionDefaults" => {
-                let defaults = field.document(value)?;
-                if !defaults.is_empty() {
-                    options.append(name, defaults);
+            "storageEngine" | "indexOptionDefaults" => {
+                let given = field.document(value)?;
+                if !given.is_empty() {
+                    options.append(name, given);
                 }
             }
             // TokuMX took the settings of its trees at the top level of the options.

@@ -17,7 +17,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         ValueRef::Document(key) => IndexSelection::Key(key.to_buf()),
         ValueRef::Array(names) => {
             let names = names.iter().map(|name| Ok(call.field("index").string(name)?.to_owned()));
-            IndexSelection::Names(names.collect::<Result<_>>()?)
+            match names.collect::<Result<Vec<_>>>()? {
+                names if names == ["*"] => IndexSelection::All,
+                names => IndexSelection::Names(names),
+            }
         }
         other => return Err(wrong_type(other.ty())),
     };
@@ -29,7 +32,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         }
         before => {
             call.reply.append("nIndexesWas", before? as i32);
-            if matches!(which, IndexSelection::All) {
+            if matches!(value, ValueRef::String("*")) {
                 call.reply.append("msg", "non-_id indexes dropped for collection");
             }
             Ok(())

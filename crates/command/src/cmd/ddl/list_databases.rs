@@ -39,7 +39,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         let bytes = if name_only { 0 } else { crate::cmd::diagnostics::db_stats::disk_bytes(call, &name)? };
         if !name_only {
             entry.append("sizeOnDisk", bytes as i64);
-            entry.append("empty", call.database().store.list_collections(&name).is_empty());
+            let empty = !ALWAYS.contains(&&*name) && call.database().store.list_collections(&name).is_empty();
+            entry.append("empty", empty);
         }
         if filter.matches(entry.as_doc())? {
             total += bytes;

@@ -125,12 +125,13 @@ impl Special for DateTrunc {
         let at = zone.at(millis);
         let unit = Unit::of("$dateTrunc", &unit, 5439013)?;
         let first_day = match &self.start_of_week {
-            Some(day) if unit == Unit::Week => {
+            // COMPAT: of other units MongoDB reads it when the date is a field, and only whether it is null
+            Some(day) if unit == Unit::Week || !matches!(self.date, Expression::Constant(_)) => {
                 let day = day.eval_in(environment)?;
                 if day.is_nullish() {
                     return Ok(Evaluated::null());
                 }
-                start_of_week("$dateTrunc", &day)?
+                if unit == Unit::Week { start_of_week("$dateTrunc", &day)? } else { Weekday::Sunday }
             }
             _ => Weekday::Sunday,
         };

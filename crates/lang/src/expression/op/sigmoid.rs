@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// The argument is no list, so that an array is refused as a value.
 pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     let argument = parser.expression(value)?;
-    Ok(Form::call(name, eval, argument))
+    Ok(Form::call(name, eval, argument, parser))
 }
 
 fn eval(value: Evaluated) -> Result<Evaluated> {
