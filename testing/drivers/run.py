@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
 # tools whose work is more than that of a standalone
-ON_A_SET = ("mongo_tools", "mongodb_exporter")
+ON_A_SET = ("mongo_tools", "mongodb_exporter", "prometheus_exporter")
 
 LIMIT_S = {False: 120, True: 540}
 
