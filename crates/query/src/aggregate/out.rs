@@ -29,7 +29,8 @@ pub(crate) struct Out {
 fn target(db: &str, name: &str) -> Result<Namespace> {
     let bytes = db.len() + 1 + name.len();
     if bytes > NAMESPACE_BYTES_MAX {
-        let message = format!("fully qualified namespace {db}.{name} is too long ({bytes} bytes, at most {NAMESPACE_BYTES_MAX})");
+        let message =
+            format!("fully qualified namespace {db}.{name} is too long ({bytes} bytes, at most {NAMESPACE_BYTES_MAX})");
         return Err(Error::new(Code::ILLEGAL_OPERATION, message));
     }
     Ok(Namespace::new(db, name)?)

@@ -3,8 +3,8 @@
 use arbor_lang::Context;
 
 use crate::operator::{CountScan, Operator, RecordCount, Run};
-use crate::plan::{self, Access, Query, Slots, Solution};
 use crate::plan::summary;
+use crate::plan::{self, Access, Query, Slots, Solution};
 use crate::{AggregateSpec, CountSpec, Interrupt, Result, Scope, Settings, aggregate};
 
 /// Counts the documents that a query finds. Without a filter the collection's counter knows; exact index bounds are counted

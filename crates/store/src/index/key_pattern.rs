@@ -24,7 +24,8 @@ fn direction(value: ValueRef<'_>) -> Result<Direction> {
             return Ok(Direction::Ascending);
         }
         if kind == "wildcard" {
-            let reason = "The type 'wildcard' cannot be given: a wildcard index has a field '$**' or a path that ends with it";
+            let reason =
+                "The type 'wildcard' cannot be given: a wildcard index has a field '$**' or a path that ends with it";
             return problem(IndexProblem::Location(7_246_202), reason);
         }
         if REFUSED_TYPES.contains(&kind) {
