@@ -15,6 +15,7 @@
 //! | `notify` | notices to systemd |
 //! | `background` | `--fork` |
 //! | `backup/` | backs up a running server, and restores |
+//! | `pace` | bounds the speed of copies |
 //! | `doctor/` | checks the machine and the settings of a server |
 //! | `generate` | man pages and shell completions |
 //! | `report` | draws what the flight recorder has kept |
@@ -52,6 +53,7 @@ mod membership;
 mod memory;
 mod notify;
 mod oplog;
+mod pace;
 mod recorder;
 mod report;
 mod route;

@@ -91,7 +91,8 @@ impl RemotePeer {
         Ok((state, reply))
     }
 
-    fn ask(&self, command: &DocBuf) -> Result<DocBuf, PeerError> {
+    /// Sends a command. Connects first if the last request failed.
+    pub fn ask(&self, command: &DocBuf) -> Result<DocBuf, PeerError> {
         let failed = |error: arbor_client::ClientError| PeerError::Failed(format!("{}: {error}", self.host));
         let mut connection = self.connection.lock();
         let mut client = match connection.take() {

@@ -81,7 +81,7 @@ impl Head {
 }
 
 /// The stamp of a record or of a link's record, and the time of its last note.
-pub(crate) fn times_of(payload: &[u8]) -> Decoded<(Stamp, u64)> {
+pub fn times_of(payload: &[u8]) -> Decoded<(Stamp, u64)> {
     match Head::decode(payload)? {
         Some((head, _)) => Ok((head.stamp, head.last_time)),
         None => record::times_of(payload),

@@ -199,7 +199,7 @@ pub(crate) fn push_load(record: &mut Vec<u8>, load: &Load) {
 }
 
 /// Returns true if a payload of the log is a record that refers to loads.
-pub(crate) fn refers_to_loads(payload: &[u8]) -> bool {
+pub fn refers_to_loads(payload: &[u8]) -> bool {
     payload.first() == Some(&LOADED_VERSION)
 }
 

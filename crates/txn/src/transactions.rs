@@ -220,10 +220,15 @@ impl Transactions {
 
     /// Returns a snapshot, and a follower that reads every change after it from the log.
     pub fn follow(&self) -> Result<(ReadView, Follower)> {
-        let mut follower = Follower::new(self.checkpoints.holds().clone(), self.path.clone());
+        let mut follower = self.hold_log();
         let view = self.read()?;
         follower.begin_after(view.position());
         Ok((view, follower))
+    }
+
+    /// Holds the whole log; [`Follower::begin_after`] reduces it to what is needed.
+    pub(crate) fn hold_log(&self) -> Follower {
+        Follower::new(self.checkpoints.holds().clone(), self.path.clone())
     }
 
     /// The history from a position on, of what the log keeps.

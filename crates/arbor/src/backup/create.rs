@@ -8,17 +8,21 @@ use arbor_txn::fetch::{TreeFacts, decode_block};
 use super::manifest::{FORMAT, Manifest, TreeFile};
 use super::rows_file::RowsWriter;
 use super::source::{Source, State};
-use super::target::{Target, sync_directory};
-use super::{Error, Result};
+use super::target::{Backup, Condition, Target, sync_directory};
+use super::{Error, Result, archive};
+use crate::pace::Pace;
 
 /// Time between two lines of progress.
 const REPORT: Duration = Duration::from_secs(5);
 /// Attempts for a block that does not arrive as it was sent.
 const TRIES: u32 = 3;
 
-/// `limit`: bytes of rows per second, as they are sent.
-pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>) -> Result<()> {
+/// `limit`: bytes of rows per second, as they are sent. `incremental`: adds to the archive of the log if there is a backup.
+pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental: bool) -> Result<()> {
     let source = Source::choose(uri)?;
+    if incremental && has_backup(target)? {
+        return archive::once(&source, target, limit).map(|added| println!("{added}"));
+    }
     let begun = now();
     let state = source.begin()?;
     let written = write(&source, &state, target, limit, begun);
@@ -26,6 +30,11 @@ pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>) -> Result<(
     let (name, manifest) = written?;
     println!("{name} {manifest}");
     Ok(())
+}
+
+fn has_backup(target: &Target) -> Result<bool> {
+    let is_whole = |backup: &Backup| matches!(backup.read(), Condition::Whole(_));
+    Ok(target.path.is_dir() && target.backups()?.iter().any(is_whole))
 }
 
 fn now() -> String {
@@ -55,11 +64,11 @@ fn write(
 }
 
 fn fill(source: &Source, state: &State, directory: &Path, limit: Option<u64>, begun: String) -> Result<Manifest> {
-    let mut pace = Pace::new(limit, state.begun.trees.len());
+    let mut progress = Progress::new(limit, state.begun.trees.len());
     let mut files = Vec::new();
     for facts in &state.begun.trees {
-        files.push(write_tree(source, state, facts, directory, &mut pace)?);
-        pace.trees += 1;
+        files.push(write_tree(source, state.begun.snapshot, facts, directory, &mut progress)?);
+        progress.trees += 1;
     }
     let manifest = Manifest {
         format: FORMAT,
@@ -80,18 +89,19 @@ fn fill(source: &Source, state: &State, directory: &Path, limit: Option<u64>, be
     Ok(manifest)
 }
 
-fn write_tree(
+/// Writes the rows of a tree of a snapshot into a file of the directory.
+pub(super) fn write_tree(
     source: &Source,
-    state: &State,
+    snapshot: u64,
     facts: &TreeFacts,
     directory: &Path,
-    pace: &mut Pace,
+    progress: &mut Progress,
 ) -> Result<TreeFile> {
     let mut writer = RowsWriter::create(&directory.join(format!("tree-{}.rows", facts.tree.0)))?;
     let mut last_key: Option<Vec<u8>> = None;
     let mut broken = 0;
     loop {
-        let block = source.block(state.begun.snapshot, facts.tree, last_key.as_deref())?;
+        let block = source.block(snapshot, facts.tree, last_key.as_deref())?;
         let (rows, is_last) = match decode_block(&block) {
             Ok(decoded) => decoded,
             Err(reason) => {
@@ -103,7 +113,7 @@ fn write_tree(
             }
         };
         writer.push(&block, &rows)?;
-        pace.add(block.len() as u64);
+        progress.add(block.len() as u64);
         last_key = rows.into_iter().next_back().map(|(key, _)| key).or(last_key);
         if is_last {
             return writer.finish(facts.tree.0, facts.options.settings.clone());
@@ -111,33 +121,26 @@ fn write_tree(
     }
 }
 
-/// The speed of a backup.
-struct Pace {
-    limit: Option<u64>,
-    begun: Instant,
+/// The speed and the progress of a backup.
+pub(super) struct Progress {
+    pace: Pace,
     reported: Instant,
-    bytes: u64,
     trees: usize,
     trees_all: usize,
 }
 
-impl Pace {
-    fn new(limit: Option<u64>, trees_all: usize) -> Pace {
-        let now = Instant::now();
-        Pace { limit, begun: now, reported: now, bytes: 0, trees: 0, trees_all }
+impl Progress {
+    /// `limit`: bytes per second. `trees_all`: 0 reports nothing.
+    pub(super) fn new(limit: Option<u64>, trees_all: usize) -> Progress {
+        Progress { pace: Pace::new(limit), reported: Instant::now(), trees: 0, trees_all }
     }
 
     /// Takes note of bytes that were written; sleeps when they came faster than the limit.
-    fn add(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        if let Some(limit) = self.limit {
-            let due = Duration::from_secs_f64(self.bytes as f64 / limit as f64);
-            std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
-        }
-        if self.reported.elapsed() >= REPORT {
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.pace.add(bytes);
+        if self.trees_all > 0 && self.reported.elapsed() >= REPORT {
             self.reported = Instant::now();
-            let megabytes = self.bytes >> 20;
-            let speed = self.bytes as f64 / self.begun.elapsed().as_secs_f64() / f64::from(1 << 20);
+            let (megabytes, speed) = (self.pace.bytes >> 20, self.pace.speed() / f64::from(1 << 20));
             eprintln!("{} of {} trees, {megabytes} MB, {speed:.1} MB/s", self.trees, self.trees_all);
         }
     }

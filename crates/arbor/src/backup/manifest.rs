@@ -78,13 +78,27 @@ pub(super) fn shown(checksum: u32) -> String {
 
 const CHECKSUM: &str = ",\n  \"checksum\": \"";
 
+/// Returns the text of a JSON object whose last member is its checksum.
+pub(super) fn seal(object: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(object).unwrap_or_default();
+    let body = text.strip_suffix("\n}").unwrap_or_default();
+    assert!(!body.is_empty(), "it is a JSON object of several lines");
+    format!("{body}{CHECKSUM}{}\"\n}}\n", shown(crc32c::crc32c(body.as_bytes())))
+}
+
+/// Errors: the reason why the text is not one that [`seal`] returned.
+pub(super) fn unseal<T: for<'de> Deserialize<'de>>(text: &str) -> std::result::Result<T, String> {
+    let (body, checksum) = text.rsplit_once(CHECKSUM).ok_or("it is damaged: it has no checksum")?;
+    if checksum != format!("{}\"\n}}\n", shown(crc32c::crc32c(body.as_bytes()))) {
+        return Err("it is damaged: its checksum does not match".to_owned());
+    }
+    serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))
+}
+
 impl Manifest {
     /// The text of the file.
     fn encode(&self) -> String {
-        let text = serde_json::to_string_pretty(self).unwrap_or_default();
-        let body = text.strip_suffix("\n}").unwrap_or_default();
-        assert!(!body.is_empty(), "a manifest is a JSON object of several lines");
-        format!("{body}{CHECKSUM}{}\"\n}}\n", shown(crc32c::crc32c(body.as_bytes())))
+        seal(self)
     }
 
     /// Errors: the reason why the text is no manifest of this release.
@@ -94,11 +108,7 @@ impl Manifest {
         if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
             return Err(format!("its format is {format}; this release reads up to {FORMAT}. Use a newer release"));
         }
-        let (body, checksum) = text.rsplit_once(CHECKSUM).ok_or("it is damaged: it has no checksum")?;
-        if checksum != format!("{}\"\n}}\n", shown(crc32c::crc32c(body.as_bytes()))) {
-            return Err("it is damaged: its checksum does not match".to_owned());
-        }
-        serde_json::from_value(value).map_err(|error| format!("it is damaged: {error}"))
+        unseal(text)
     }
 
     pub(super) fn read(directory: &Path) -> Result<Manifest> {
@@ -159,10 +169,10 @@ impl fmt::Display for Manifest {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn example() -> Manifest {
+    pub(in super::super) fn example() -> Manifest {
         let file = |tree: u64| TreeFile {
             name: format!("tree-{tree}.rows"),
             tree,

@@ -3,7 +3,8 @@
 //! ```text
 //! server   arborBackup: one snapshot over all engines is held ── blocks of rows, in key order
 //! create        ── a file per tree, synced ── manifest.json, synced: from here on it is a backup
-//! restore  manifest, files ── an initial sync of an empty directory, whose peer is the backup
+//! archive       ── the log behind the backup, block by block, as it grows
+//! restore  manifest, files ── an initial sync of an empty directory, whose peer is the backup ── the log, as a follower receives it
 //! ```
 //!
 //! | file | what |
@@ -12,15 +13,20 @@
 //! | `manifest` | what a backup consists of, with a checksum for everything |
 //! | `rows_file` | byte layout of the rows of a tree |
 //! | `source` | the server that is asked |
-//! | `create`, `verify`, `restore` | the subcommands; `list` and `prune` are here |
+//! | `log_files` | the archived log in the target, byte layout |
+//! | `point` | a point of the past: the backup and the part of the log that make it up |
+//! | `create`, `archive`, `verify`, `restore` | the subcommands; `list` and `prune` are here |
 //!
 //! - B1: a directory without `manifest.json` is no backup: the manifest is written last, when all other files are on the disk.
 //! - B2: a backup has no effect on the data of the server, and none of it is left there when it ends or is killed: a snapshot that no client
 //!   asks for is released.
 //! - B3: a restore changes an empty directory only. Until it has ended, `arbor.syncing` keeps servers from opening the directory.
 
+mod archive;
 mod create;
+mod log_files;
 mod manifest;
+mod point;
 mod restore;
 mod rows_file;
 mod source;
@@ -32,6 +38,8 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::failure::{BAD_OPTIONS, Failure};
+use log_files::LogFiles;
+use point::Asked;
 use target::{Condition, Target};
 
 /// The reason why a backup cannot be written, read or restored.
@@ -58,6 +66,13 @@ fn damaged(path: impl Into<PathBuf>, reason: impl Into<String>) -> Error {
     Error::Damaged { path: path.into(), reason: reason.into() }
 }
 
+/// A time as `restore --time` takes it.
+fn shown_time(time: u64) -> String {
+    let (seconds, counter) = ((time >> 32) as i64, time & 0xffff_ffff);
+    let shown = jiff::Timestamp::from_second(seconds).map_or_else(|_| "?".to_owned(), |shown| shown.to_string());
+    format!("{shown} ({seconds},{counter})")
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::cannot_start(error)
@@ -70,17 +85,24 @@ pub(crate) fn command() -> Command {
     };
     let from = || option("from", "DIRECTORY", "Directory of backups").required(true);
     let backup = || option("backup", "NAME", "One backup of the directory");
+    let uri = || {
+        let help = "Connection string; of several hosts a secondary is taken, if there is one";
+        option("uri", "URI", help).required(true)
+    };
+    let limit = || {
+        let help = "Megabytes per second that are read at most";
+        option("limit", "MB", help).value_parser(clap::value_parser!(u64).range(1..))
+    };
+    let to = || option("to", "DIRECTORY", "Directory of backups; the new one is a directory in it").required(true);
     let create = Command::new("create")
         .about("Writes the present state of a running server")
-        .arg(
-            option("uri", "URI", "Connection string; of several hosts a secondary is taken, if there is one")
-                .required(true),
-        )
-        .arg(option("to", "DIRECTORY", "Directory of backups; the new one is a directory in it").required(true))
-        .arg(
-            option("limit", "MB", "Megabytes per second that are read at most")
-                .value_parser(clap::value_parser!(u64).range(1..)),
-        );
+        .args([uri(), to(), limit()])
+        .arg(Arg::new("incremental").long("incremental").action(ArgAction::SetTrue).help(
+            "Writes what was committed since the last backup: the log, behind what is archived of it. Without a backup a full one",
+        ));
+    let archive = Command::new("archive")
+        .about("Writes the log of a running server behind the newest backup, as it grows, until it is ended")
+        .args([uri(), to(), limit()]);
     let list = Command::new("list").about("Prints the backups of a directory, the oldest first").arg(from());
     let verify = Command::new("verify")
         .about("Reads every file of the backups of a directory and checks it")
@@ -91,7 +113,18 @@ pub(crate) fn command() -> Command {
     let restore = Command::new("restore")
         .about("Makes a data directory of a backup")
         .arg(from())
-        .arg(backup().help("The backup; the newest one by default"))
+        .arg(backup().help("The state of this backup; by default the newest one, and the archived log behind it"))
+        .arg(option(
+            "time",
+            "TIME",
+            "All commits before this second (2026-11-30T12:00:00Z), or up to a cluster time (SECONDS,COUNTER)",
+        ))
+        .arg(option("position", "POSITION", "All commits up to this position").value_parser(clap::value_parser!(u64)))
+        .group(clap::ArgGroup::new("point").args(["backup", "time", "position"]))
+        .arg(
+            option("only", "NAMESPACE", "Only this database, or this collection (DB.COLLECTION); may be repeated")
+                .action(ArgAction::Append),
+        )
         .arg(option("dbpath", "DIRECTORY", "Directory to restore into: an empty one, or none yet").required(true));
     let prune = Command::new("prune")
         .about("Removes the oldest backups of a directory, and those that were not finished")
@@ -105,7 +138,7 @@ pub(crate) fn command() -> Command {
         .about("Backs up a running server, and restores what was backed up")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([create, list, verify, restore, prune])
+        .subcommands([create, archive, list, verify, restore, prune])
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
@@ -114,18 +147,29 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     };
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let from = || Target::new(text("from").unwrap_or_default());
+    let to = || Target::new(text("to").unwrap_or_default());
+    let limit = || matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
     match name {
-        "create" => {
-            let limit = matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
-            create::create(text("uri").unwrap_or_default(), &Target::new(text("to").unwrap_or_default()), limit)?;
-        }
+        "create" => create::create(text("uri").unwrap_or_default(), &to(), limit(), matches.get_flag("incremental"))?,
+        "archive" => archive::run(text("uri").unwrap_or_default(), &to(), limit())?,
         "list" => list(&from())?,
         "verify" => {
             let scratch = text("scratch").map_or_else(std::env::temp_dir, PathBuf::from);
             let scratch = matches.get_flag("restore").then_some(scratch);
             verify::run(&from(), text("backup"), scratch.as_deref())?;
         }
-        "restore" => restore::run(&from(), text("backup"), text("dbpath").unwrap_or_default().as_ref())?,
+        "restore" => {
+            let asked = match (text("backup"), text("time"), matches.get_one::<u64>("position")) {
+                (Some(name), ..) => Asked::Backup(name.to_owned()),
+                (_, Some(time), _) => Asked::Time(
+                    point::parse_time(time).map_err(|error| Failure::new(BAD_OPTIONS, format!("--time: {error}")))?,
+                ),
+                (.., Some(position)) => Asked::Position(*position),
+                _ => Asked::Newest,
+            };
+            let only: Vec<String> = matches.get_many("only").unwrap_or_default().cloned().collect();
+            restore::run(&from(), &asked, &only, text("dbpath").unwrap_or_default().as_ref())?;
+        }
         "prune" => prune(&from(), matches.get_one::<u64>("keep").map_or(usize::MAX, |keep| *keep as usize))?,
         name => return Err(Failure::new(BAD_OPTIONS, format!("arbor backup has no subcommand {name}"))),
     }
@@ -140,6 +184,12 @@ fn list(from: &Target) -> Result<()> {
             Condition::Damaged(error) => println!("{} damaged: {error}", backup.name),
         }
     }
+    let log = LogFiles::of(&from.path);
+    let heads = log.heads()?;
+    if !heads.is_empty() {
+        println!("log: {} bytes", log.bytes()?);
+        point::ranges(from, &heads)?.iter().for_each(|range| println!("restorable: {range}"));
+    }
     Ok(())
 }
 
@@ -147,7 +197,7 @@ fn prune(from: &Target, keep: usize) -> Result<()> {
     let mut whole = Vec::new();
     for backup in from.backups()? {
         match backup.read() {
-            Condition::Whole(_) => whole.push(backup),
+            Condition::Whole(manifest) => whole.push((backup, manifest)),
             Condition::Unfinished => {
                 backup.remove().map(|()| println!("{} removed: it was not finished", backup.name))?
             }
@@ -156,5 +206,12 @@ fn prune(from: &Target, keep: usize) -> Result<()> {
         }
     }
     let old = whole.len().saturating_sub(keep);
-    whole.iter().take(old).try_for_each(|backup| backup.remove().map(|()| println!("{} removed", backup.name)))
+    whole.iter().take(old).try_for_each(|(backup, _)| backup.remove().map(|()| println!("{} removed", backup.name)))?;
+    if let Some((_, oldest)) = whole.get(old) {
+        match LogFiles::of(&from.path).remove_before(oldest.position)? {
+            0 => {}
+            removed => println!("{removed} files of the log removed"),
+        }
+    }
+    Ok(())
 }

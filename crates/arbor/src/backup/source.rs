@@ -37,6 +37,17 @@ pub(super) struct State {
     pub collections: Vec<Listed>,
 }
 
+/// The log of the server behind a position.
+pub(super) enum LogAnswer {
+    Block(Vec<u8>),
+    Nothing,
+    Trimmed {
+        first: u64,
+    },
+    /// It is not the log that was archived.
+    Differs,
+}
+
 impl Source {
     /// The first host, or of several the first secondary, else the primary.
     pub(super) fn choose(uri: &str) -> Result<Source> {
@@ -99,6 +110,41 @@ impl Source {
         let (deployment, host) = (needed("deployment")?, needed("host")?);
         let (version, home) = (needed("version")?, needed("home")?);
         Ok(State { begun, deployment, set: text("set"), host, version, home, collections })
+    }
+
+    /// Asks for the log behind a position. Errors: the server cannot be reached, or is not of the deployment.
+    pub(super) fn log_behind(
+        &self,
+        hold: Option<u64>,
+        after: u64,
+        epoch: Option<u64>,
+        deployment: &str,
+    ) -> Result<(Option<u64>, LogAnswer)> {
+        let mut command = DocBuf::new().with(COMMAND, 1).with("logAfter", after as i64);
+        for (name, value) in [("hold", hold), ("epoch", epoch)] {
+            if let Some(value) = value {
+                command.append(name, value as i64);
+            }
+        }
+        let reply = self.peer.ask(&command).map_err(|error| Error::Refused(error.to_string()))?;
+        match reply.get("deployment") {
+            Some(ValueRef::String(own)) if own == deployment => {}
+            _ => {
+                let text = format!("{} is another deployment than that of the backups (id {deployment})", self.address);
+                return Err(Error::Refused(text));
+            }
+        }
+        let number = |name: &str| match reply.get(name) {
+            Some(ValueRef::Int64(number)) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        let answer = match (reply.get("block"), number("trimmed"), reply.get("differs")) {
+            (Some(ValueRef::Binary { bytes, .. }), ..) => LogAnswer::Block(bytes.to_vec()),
+            (_, Some(first), _) => LogAnswer::Trimmed { first },
+            (_, _, Some(_)) => LogAnswer::Differs,
+            _ => LogAnswer::Nothing,
+        };
+        Ok((number("hold"), answer))
     }
 
     /// Tries again when the connection breaks: the snapshot is held for minutes.

@@ -18,7 +18,7 @@ const RAW_BYTES_MAX: usize =
     BLOCK_BYTES + arbor_engine::limits::KEY_BYTES_MAX + arbor_engine::limits::VALUE_BYTES_MAX + 20;
 const CRC_BYTES: usize = 4;
 /// Compression that costs less than the network saves.
-const LEVEL: i32 = 1;
+pub(super) const LEVEL: i32 = 1;
 
 /// Key and value.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -46,7 +46,7 @@ pub(crate) struct BlockWriter {
     raw: Vec<u8>,
 }
 
-fn push_varint(out: &mut Vec<u8>, mut n: usize) {
+pub(super) fn push_varint(out: &mut Vec<u8>, mut n: usize) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
         n >>= 7;
@@ -105,12 +105,18 @@ pub fn decode(block: &[u8]) -> Result<(Vec<Row>, bool), &'static str> {
 }
 
 fn part(fields: &mut Fields<'_>) -> Option<Vec<u8>> {
+    let len = varint(fields)?;
+    fields.bytes(len).map(<[u8]>::to_vec)
+}
+
+/// Reads a length of at most five bytes.
+pub(super) fn varint(fields: &mut Fields<'_>) -> Option<usize> {
     let mut len = 0usize;
     for shift in (0..35).step_by(7) {
         let byte = fields.u8()?;
         len |= usize::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
-            return fields.bytes(len).map(<[u8]>::to_vec);
+            return Some(len);
         }
     }
     None

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `block.rs` | byte layout of the rows on the way |
 //! | `source.rs` | [`Source`]: snapshots that are held for others and for backups, and their trees block by block; [`Peer`] |
+//! | `log_block.rs`, `archive.rs` | records of the log on their way to an archive; the log is held for it |
 //! | `rows.rs` | the rows of a peer's tree, checked |
 //! | `loads.rs` | [`Loads`]: trees that came past the log |
 //! | `publish.rs` | the primary has loads fetched, and the others fetch them |
@@ -16,16 +17,20 @@
 //! - G3: while `arbor.syncing` is there, the directory holds no state that ever was. It is there before anything is removed, and goes when
 //!   engine and log are durable.
 
+mod archive;
 pub(crate) mod block;
 pub(crate) mod loads;
+mod log_block;
 pub(crate) mod marker;
 mod publish;
 mod rows;
 mod source;
 mod sync;
 
+pub use archive::LogReply;
 pub use block::{Row, RowsChecksum, decode as decode_block};
 pub use loads::Loads;
+pub use log_block::{LogBlock, LogBlockHead};
 pub use marker::{SYNCING_FILE, SyncMarker};
 pub use source::{Begun, Peer, PeerError, Source, TreeFacts};
 pub use sync::{SyncProgress, SyncWatch};

@@ -9,6 +9,7 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::TreeOptions;
 use parking_lot::Mutex;
 
+use super::archive::LogHold;
 use super::block::BlockWriter;
 use crate::ledger;
 use crate::recovery::{last_time_until, trees_in};
@@ -73,6 +74,7 @@ struct PeerSnapshot {
 pub struct Source {
     transactions: Arc<Transactions>,
     held: Mutex<HashMap<u64, PeerSnapshot>>,
+    logs: Mutex<HashMap<u64, LogHold>>,
     next: AtomicU64,
 }
 
@@ -81,12 +83,28 @@ impl Source {
         // Numbers differ from those before a restart: what is asked for in the name of an old snapshot is refused.
         let first =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
-        Source { transactions, held: Mutex::default(), next: AtomicU64::new(first) }
+        Source { transactions, held: Mutex::default(), logs: Mutex::default(), next: AtomicU64::new(first) }
     }
 
-    /// Releases snapshots without requests for that long. They cost space in the engine and keep the log.
+    /// Releases snapshots, and what is held of the log, without requests for that long. They cost space in the engine and keep the log.
     pub fn expire(&self, idle: Duration) {
         self.held.lock().retain(|_, held| held.used.elapsed() < idle);
+        self.logs.lock().retain(|_, held| held.is_used(idle));
+    }
+
+    pub(super) fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    pub(super) fn take_log(&self, hold: u64) -> Option<LogHold> {
+        self.logs.lock().remove(&hold)
+    }
+
+    /// Returns the number of the hold; a new one if it has none.
+    pub(super) fn hold_log(&self, hold: Option<u64>, held: LogHold) -> u64 {
+        let hold = hold.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        self.logs.lock().insert(hold, held);
+        hold
     }
 
     /// Number of snapshots that are held.
@@ -171,7 +189,7 @@ fn block_of(view: &ReadView, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u
     block.finish(!valid).map_err(|error| Error::Refused { reason: format!("a block does not compress: {error}") })
 }
 
-fn failed(error: Error) -> PeerError {
+pub(super) fn failed(error: Error) -> PeerError {
     match error {
         Error::UnknownTree(tree) => PeerError::NoTree(tree),
         other => PeerError::Failed(other.to_string()),

@@ -7,12 +7,21 @@
 //! | `host`, `version` | this server |
 //! | `home` | the engine of the trees that the server keeps for itself |
 //! | `collections` | `{ns, uuid, engine, indexes}` of each collection, `{ns, view: true}` of each view |
+//!
+//! And the log, for an archive of it: `{arborBackup: 1, logAfter: POSITION, epoch: EPOCH, hold: N}`. `epoch` is that of the record at the position, `hold` comes from
+//! the reply before; both may be missing. The reply has `deployment` and one of:
+//!
+//! | field | what |
+//! |---|---|
+//! | `hold`, `block` | records, see [`arbor_txn::fetch::LogBlock`]; without `block` there are none, now |
+//! | `trimmed` | the position at which the log begins, which is later |
+//! | `differs: true` | the log is not the one that was archived |
 
-use arbor_base::TreeId;
-use arbor_bson::{ArrayBuf, Code, DocBuf};
+use arbor_base::{Position, TreeId};
+use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_protocol::log::events;
 use arbor_protocol::process::host_name;
-use arbor_txn::fetch::{Begun, Peer, PeerError, Source};
+use arbor_txn::fetch::{Begun, LogReply, Peer, PeerError, Source};
 
 use crate::call::Call;
 use crate::cmd::repl::arbor_tree::{self, failed};
@@ -22,7 +31,6 @@ use crate::{Commands, Error, Result};
 const FIRST_TREE: TreeId = TreeId(1);
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
-    let asked = arbor_tree::parse(call)?;
     let server = call.server;
     if server.router.is_some() {
         return Err(Error::new(
@@ -30,7 +38,39 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             "a router has no data: back up its shards and config server",
         ));
     }
+    if call.own_fields().any(|(name, _)| name == "logAfter") {
+        return log_behind(call);
+    }
+    let asked = arbor_tree::parse(call)?;
     arbor_tree::serve(call, &asked, |source| begin(server, source))
+}
+
+fn log_behind(call: &mut Call<'_>) -> Result<()> {
+    let (mut after, mut epoch, mut hold) = (0, None, None);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "logAfter" => after = field.unsigned(value)?,
+            "epoch" => epoch = Some(field.unsigned(value)?),
+            "hold" => hold = Some(field.unsigned(value)?),
+            _ => call.unknown(field)?,
+        }
+    }
+    let server = call.server;
+    server.trees.expire(arbor_tree::HELD_IDLE);
+    // A position is a number of the log, which no client gives: one beyond all of them ends before the log.
+    let after = Position(after.min(i64::MAX as u64));
+    let replied = server.trees.log_behind(hold, after, epoch).map_err(failed)?;
+    let reply = DocBuf::new().with("deployment", deployment(server).as_str());
+    call.reply = match replied {
+        LogReply::Block { hold, block } => {
+            reply.with("hold", hold as i64).with("block", ValueRef::Binary { subtype: 0, bytes: &block })
+        }
+        LogReply::Nothing { hold } => reply.with("hold", hold as i64),
+        LogReply::Trimmed { first } => reply.with("trimmed", first.0 as i64),
+        LogReply::Differs => reply.with("differs", true),
+    };
+    Ok(())
 }
 
 fn begin(server: &Commands, source: &Source) -> Result<DocBuf> {

@@ -1,0 +1,277 @@
+//! `arbor backup archive`: the log of a running server, behind the newest backup, as it grows. `create --incremental` does the same up to the present.
+
+use std::time::{Duration, Instant};
+
+use arbor_base::{Position, TreeId};
+use arbor_txn::fetch::{Begun, LogBlock, LogBlockHead, TreeFacts};
+use arbor_txn::record::{Record, refers_to_loads};
+
+use super::create::{Progress, write_tree};
+use super::log_files::{ArchiveEnd, LoadFiles, LogFiles, LogWriter};
+use super::manifest::Manifest;
+use super::source::{LogAnswer, Source};
+use super::target::{Condition, Target};
+use super::{Error, Result, io, shown_time};
+
+/// Time between two requests to a server that has nothing.
+const POLL: Duration = Duration::from_millis(200);
+/// Time after which the archive of an idle server says that there was nothing.
+const QUIET: Duration = Duration::from_secs(10);
+/// Time between two attempts to reach a server.
+const RETRY: Duration = Duration::from_secs(1);
+const REPORT: Duration = Duration::from_secs(60);
+
+/// The reason why an archive ends.
+enum Stopped {
+    /// The server cannot be reached, or says no: another one may not.
+    Unreachable(Error),
+    Final(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped::Final(error)
+    }
+}
+
+/// A part of the log that was added to an archive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Added {
+    pub first: u64,
+    pub last: u64,
+    pub time: u64,
+    pub bytes: u64,
+}
+
+/// Archives until the process ends.
+pub(super) fn run(uri: &str, target: &Target, limit: Option<u64>) -> Result<()> {
+    loop {
+        let stopped = Source::choose(uri).map_err(Stopped::Unreachable).and_then(|source| {
+            let mut archive = Archive::open(&source, target, limit)?;
+            eprintln!("archiving the log of {} from position {} on", source.address, archive.end.position.next());
+            archive.follow()
+        });
+        match stopped {
+            Ok(()) => {}
+            Err(Stopped::Unreachable(error)) => eprintln!("{error}; trying again"),
+            Err(Stopped::Final(error)) => return Err(error),
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+/// Archives up to the present.
+pub(super) fn once(source: &Source, target: &Target, limit: Option<u64>) -> Result<Added> {
+    let caught_up = || -> std::result::Result<Added, Stopped> {
+        let mut archive = Archive::open(source, target, limit)?;
+        while archive.step(true)? {}
+        Ok(archive.added)
+    };
+    caught_up().map_err(|stopped| match stopped {
+        Stopped::Unreachable(error) | Stopped::Final(error) => error,
+    })
+}
+
+struct Archive<'s> {
+    source: &'s Source,
+    files: LogFiles,
+    writer: LogWriter,
+    end: ArchiveEnd,
+    hold: Option<u64>,
+    progress: Progress,
+    /// The last time that a block without records was written.
+    quiet: Instant,
+    added: Added,
+}
+
+impl<'s> Archive<'s> {
+    /// Continues the archive, or begins one behind the newest backup.
+    fn open(source: &'s Source, target: &Target, limit: Option<u64>) -> std::result::Result<Archive<'s>, Stopped> {
+        let newest = newest(target)?;
+        let deployment = newest.deployment.clone();
+        let files = LogFiles::of(&target.path);
+        let lock = files.lock().map_err(Stopped::Unreachable)?;
+        let (writer, end) = LogWriter::open(&files, lock, &deployment)?;
+        let begin = ArchiveEnd { position: Position(newest.position), epoch: 0, pending: None };
+        // An archive that ends before the newest backup continues all the same: that backup may be damaged.
+        let end = end.unwrap_or(begin);
+        let progress = Progress::new(limit, 0);
+        let now = Instant::now();
+        let mut archive =
+            Archive { source, files, writer, end, hold: None, progress, quiet: now, added: Added::default() };
+        archive.skip_gap(begin)?;
+        if let Some(head) = archive.end.pending {
+            archive.fetch_loads_of(&head)?;
+        }
+        Ok(archive)
+    }
+
+    /// Goes to the newest backup when the log behind the archive is gone: that is a gap.
+    fn skip_gap(&mut self, newest: ArchiveEnd) -> std::result::Result<(), Stopped> {
+        let LogAnswer::Trimmed { first } = self.ask()? else { return Ok(()) };
+        let missing = self.end.position.next();
+        if newest.position.next().0 < first {
+            return Err(Stopped::Final(Error::Refused(format!(
+                "the log of {} begins at position {first}: positions {missing} to {} are in no backup. Make a full backup first",
+                self.source.address,
+                first - 1
+            ))));
+        }
+        if newest.position > self.end.position {
+            eprintln!(
+                "the log of {} begins at position {first}: the archive has a gap, {missing} to {}",
+                self.source.address, newest.position
+            );
+            self.end = newest;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self) -> std::result::Result<LogAnswer, Stopped> {
+        let epoch = (self.end.epoch > 0).then_some(self.end.epoch);
+        let answer = self.source.log_behind(self.hold, self.end.position.0, epoch, self.writer.deployment());
+        let (hold, answer) = answer.map_err(Stopped::Unreachable)?;
+        self.hold = hold.or(self.hold);
+        Ok(answer)
+    }
+
+    fn follow(&mut self) -> std::result::Result<(), Stopped> {
+        let mut reported = Instant::now();
+        loop {
+            if !self.step(self.quiet.elapsed() >= QUIET)? {
+                std::thread::sleep(POLL);
+            }
+            if reported.elapsed() >= REPORT {
+                reported = Instant::now();
+                eprintln!("archived up to position {}, {} MB", self.end.position, self.added.bytes >> 20);
+            }
+        }
+    }
+
+    /// Writes the next block. `quiet`: also one without records. Returns false if there were no records.
+    fn step(&mut self, quiet: bool) -> std::result::Result<bool, Stopped> {
+        let bytes = match self.ask()? {
+            LogAnswer::Block(bytes) => bytes,
+            LogAnswer::Nothing => return Ok(false),
+            LogAnswer::Trimmed { first } => {
+                let text = format!("the log of {} begins at position {first} by now", self.source.address);
+                return Err(Stopped::Unreachable(Error::Refused(text)));
+            }
+            LogAnswer::Differs => {
+                return Err(Stopped::Final(Error::Refused(format!(
+                    "the log of {} is not the one that was archived up to position {}: take another directory",
+                    self.source.address, self.end.position
+                ))));
+            }
+        };
+        let block = LogBlock::decode(&bytes);
+        let block = block
+            .map_err(|reason| Stopped::Unreachable(Error::Refused(format!("{}: {reason}", self.source.address))))?;
+        let head = block.head;
+        if head.first != self.end.position.next() {
+            let text =
+                format!("{}: records from {} on are not behind {}", self.source.address, head.first, self.end.position);
+            return Err(Stopped::Final(Error::Refused(text)));
+        }
+        if head.count > 0 || quiet {
+            self.writer.append(&head, &bytes)?;
+            self.quiet = Instant::now();
+            self.count(&head, bytes.len() as u64);
+        }
+        if head.count > 0 {
+            self.end = ArchiveEnd { position: head.last(), epoch: head.epoch, pending: None };
+        }
+        self.progress.add(bytes.len() as u64);
+        if head.has_loads {
+            self.fetch_loads(&block)?;
+        }
+        Ok(head.count > 0)
+    }
+
+    fn count(&mut self, head: &LogBlockHead, bytes: u64) {
+        if self.added.first == 0 {
+            self.added.first = head.first.0;
+        }
+        (self.added.last, self.added.time) = (head.last().0, head.time);
+        self.added.bytes += bytes;
+    }
+
+    /// Fetches what the last block refers to, if it is not here.
+    fn fetch_loads_of(&mut self, head: &LogBlockHead) -> std::result::Result<(), Stopped> {
+        let Some(file) = self.files.files()?.into_iter().rfind(|file| file.first <= head.first.0) else {
+            return Ok(());
+        };
+        let mut reader = super::log_files::LogReader::open(&file)?;
+        while let Some(block) = reader.next_block()? {
+            if block.head.first == head.first && block.head.has_loads {
+                self.fetch_loads(&block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch_loads(&mut self, block: &LogBlock) -> std::result::Result<(), Stopped> {
+        for (position, payload) in block.records().filter(|(_, payload)| refers_to_loads(payload)) {
+            let record = Record::decode(payload);
+            let record = record.map_err(|reason| Error::Refused(format!("the record at {position}: {reason}")))?;
+            let trees: Vec<TreeId> = record.loads.iter().filter(|load| load.rows > 0).map(|load| load.tree).collect();
+            if !trees.is_empty() && self.files.load(position.0)?.is_none() {
+                self.fetch_load(position, &trees)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch_load(&mut self, record: Position, trees: &[TreeId]) -> std::result::Result<(), Stopped> {
+        let directory = self.files.load_directory(record.0);
+        if directory.exists() {
+            std::fs::remove_dir_all(&directory).map_err(io("remove", &directory))?;
+        }
+        std::fs::create_dir(&directory).map_err(io("create", &directory))?;
+        let state = self.source.begin().map_err(Stopped::Unreachable)?;
+        assert!(state.begun.position >= record, "a server shows what it has sent of its log");
+        let fetched = self.write_load(record, &state.begun, trees);
+        self.source.end(state.begun.snapshot);
+        let files = fetched?;
+        self.added.bytes += files.iter().map(|file| file.bytes).sum::<u64>();
+        Ok(self.files.write_load(&LoadFiles { record: record.0, position: state.begun.position.0, files })?)
+    }
+
+    fn write_load(
+        &mut self,
+        record: Position,
+        begun: &Begun,
+        trees: &[TreeId],
+    ) -> Result<Vec<super::manifest::TreeFile>> {
+        let directory = self.files.load_directory(record.0);
+        let is_asked = |facts: &&TreeFacts| trees.contains(&facts.tree);
+        // One that was dropped since is not there: nothing refers to it from then on.
+        let found = begun.trees.iter().filter(is_asked);
+        found.map(|facts| write_tree(self.source, begun.snapshot, facts, &directory, &mut self.progress)).collect()
+    }
+}
+
+fn newest(target: &Target) -> Result<Box<Manifest>> {
+    for backup in target.backups()?.iter().rev() {
+        if let Condition::Whole(manifest) = backup.read() {
+            return Ok(manifest);
+        }
+    }
+    Err(Error::Refused(format!("{} has no backup: the log is archived behind a full one", target.path.display())))
+}
+
+impl std::fmt::Display for Added {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.last >= self.first && self.first > 0 {
+            true => write!(
+                f,
+                "log: positions {} to {}, until {}, {} bytes",
+                self.first,
+                self.last,
+                shown_time(self.time),
+                self.bytes
+            ),
+            false => write!(f, "log: nothing was written since"),
+        }
+    }
+}
