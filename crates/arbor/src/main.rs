@@ -1,4 +1,4 @@
-//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor report`, `arbor doctor`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
+//! The one binary: `arbor serve`, `arbor route`, `arbor cluster`, `arbor backup`, `arbor migrate`, `arbor report`, `arbor doctor`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
 //!
 //! | file | what |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | `notify` | notices to systemd |
 //! | `background` | `--fork` |
 //! | `backup/` | backs up a running server, and restores |
+//! | `migrate/` | copies a running MongoDB into another one, and follows its changes |
 //! | `pace` | bounds the speed of copies |
 //! | `doctor/` | checks the machine and the settings of a server |
 //! | `generate` | man pages and shell completions |
@@ -51,6 +52,7 @@ mod http;
 mod inspect;
 mod membership;
 mod memory;
+mod migrate;
 mod notify;
 mod oplog;
 mod pace;
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("route", matches)) => ended(route::run(matches)),
         Some(("backup", matches)) => ended(backup::run(matches)),
+        Some(("migrate", matches)) => ended(migrate::run(matches)),
         Some(("doctor", matches)) => ended(doctor::run(matches)),
         Some(("generate", matches)) => ended(generate::run(matches, cli())),
         Some(("report", matches)) => ended(report::run(matches)),
@@ -110,6 +113,7 @@ fn cli() -> Command {
         .subcommand(cluster::command())
         .subcommand(config::route_command())
         .subcommand(backup::command())
+        .subcommand(migrate::command())
         .subcommand(doctor::command())
         .subcommand(report::command())
         .subcommand(check::command())

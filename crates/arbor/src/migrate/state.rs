@@ -1,0 +1,115 @@
+//! The progress of a migration: the database `arbor_migrate` of the target.
+//!
+//! | collection | documents |
+//! |---|---|
+//! | `state` | one: `{_id: 1, source, phase, begin, token}`: the source, `copying`, `following` or `done`, the time at which the change stream begins, the token up to which it was applied |
+//! | `collections` | one for each: `{_id: NAMESPACE, uuid, last, documents, copied}`: the source's UUID, the last `_id` that was copied, how many were, whether all were |
+
+use arbor_bson::{DocBuf, Timestamp, Value, ValueRef};
+
+use super::Result;
+use super::server::{Server, number, text, time_of};
+
+pub(super) const DATABASE: &str = "arbor_migrate";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Copying,
+    Following,
+    Done,
+}
+
+const PHASES: [(Phase, &str); 3] =
+    [(Phase::Copying, "copying"), (Phase::Following, "following"), (Phase::Done, "done")];
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub source: String,
+    pub phase: Phase,
+    /// The change stream begins here. `None`: there is none.
+    pub begin: Option<Timestamp>,
+    pub token: Option<DocBuf>,
+}
+
+/// The copy of a collection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    pub uuid: Option<Value>,
+    pub last: Option<Value>,
+    pub documents: u64,
+    pub copied: bool,
+}
+
+impl State {
+    pub(super) fn read(target: &mut Server) -> Result<Option<State>> {
+        let found = target.all(DATABASE, &DocBuf::new().with("find", "state"))?;
+        Ok(found.first().map(|doc| {
+            let name = doc.get("phase").and_then(text).unwrap_or_default();
+            let phase = PHASES.iter().find(|(_, own)| *own == name).map_or(Phase::Copying, |(phase, _)| *phase);
+            let time = time_of(doc.as_doc(), "begin");
+            let begin = (time > 0).then_some(Timestamp { seconds: (time >> 32) as u32, increment: time as u32 });
+            let token = match doc.get("token") {
+                Some(ValueRef::Document(token)) => Some(token.to_buf()),
+                _ => None,
+            };
+            State { source: doc.get("source").and_then(text).unwrap_or_default(), phase, begin, token }
+        }))
+    }
+
+    pub(super) fn write(&self, target: &mut Server) -> Result<()> {
+        let phase = PHASES.iter().find(|(own, _)| *own == self.phase).map_or("", |(_, name)| name);
+        let mut doc = DocBuf::new().with("_id", 1).with("source", self.source.as_str()).with("phase", phase);
+        if let Some(begin) = self.begin {
+            doc.append("begin", ValueRef::Timestamp(begin));
+        }
+        if let Some(token) = &self.token {
+            doc.append("token", token);
+        }
+        replace(target, "state", &doc)
+    }
+}
+
+impl Progress {
+    pub(super) fn read(target: &mut Server, namespace: &str) -> Result<Option<Progress>> {
+        let filter = DocBuf::new().with("_id", namespace);
+        let found = target.all(DATABASE, &DocBuf::new().with("find", "collections").with("filter", &filter))?;
+        Ok(found.first().map(|doc| Progress {
+            uuid: doc.get("uuid").map(ValueRef::to_value),
+            last: doc.get("last").map(ValueRef::to_value),
+            documents: doc.get("documents").and_then(number).unwrap_or(0),
+            copied: matches!(doc.get("copied"), Some(ValueRef::Bool(true))),
+        }))
+    }
+
+    pub(super) fn write(&self, target: &mut Server, namespace: &str) -> Result<()> {
+        let mut doc = DocBuf::new().with("_id", namespace);
+        for (name, value) in [("uuid", &self.uuid), ("last", &self.last)] {
+            if let Some(value) = value {
+                doc.append(name, value);
+            }
+        }
+        doc.append("documents", self.documents as i64);
+        doc.append("copied", self.copied);
+        replace(target, "collections", &doc)
+    }
+
+    pub(super) fn remove(target: &mut Server, namespace: &str) -> Result<()> {
+        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("limit", 1);
+        let command = DocBuf::new().with("delete", "collections").with("writeConcern", &majority());
+        target.write(DATABASE, &command, &[("deletes", &[statement])])
+    }
+}
+
+pub(super) fn majority() -> DocBuf {
+    DocBuf::new().with("w", "majority")
+}
+
+fn replace(target: &mut Server, collection: &str, doc: &DocBuf) -> Result<()> {
+    let mut q = DocBuf::new();
+    if let Some(id) = doc.get("_id") {
+        q.append("_id", id);
+    }
+    let statement = DocBuf::new().with("q", &q).with("u", doc).with("upsert", true);
+    let command = DocBuf::new().with("update", collection).with("writeConcern", &majority());
+    target.write(DATABASE, &command, &[("updates", &[statement])])
+}
