@@ -137,6 +137,8 @@ pub(crate) fn decimal(mut n: usize, digits: &mut [u8; 20]) -> &str {
 
 fn append_element(doc: &mut Vec<u8>, name: &str, value: ValueRef<'_>) {
     doc.pop();
+    // the vector grows once for the whole element
+    doc.reserve(1 + name.len() + 1 + bytes_of(value) + 1);
     append_head(doc, value.ty() as u8, name);
     append_value(doc, value);
     doc.push(0);
@@ -158,6 +160,21 @@ fn append_string(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
     out.push(0);
+}
+
+/// Returns the bytes that the value takes, or a few more.
+fn bytes_of(value: ValueRef<'_>) -> usize {
+    const FIXED_MAX: usize = 16;
+    match value {
+        ValueRef::String(v) | ValueRef::JavaScript(v) | ValueRef::Symbol(v) => 5 + v.len(),
+        ValueRef::Document(v) => v.as_bytes().len(),
+        ValueRef::Array(v) => v.as_bytes().len(),
+        ValueRef::Binary { bytes, .. } => 5 + bytes.len(),
+        ValueRef::Regex { pattern, options } => pattern.len() + options.len() + 2,
+        ValueRef::DbPointer { namespace, .. } => 5 + namespace.len() + 12,
+        ValueRef::JavaScriptWithScope { code, scope } => 4 + 5 + code.len() + scope.as_bytes().len(),
+        _ => FIXED_MAX,
+    }
 }
 
 pub(crate) fn append_value(out: &mut Vec<u8>, value: ValueRef<'_>) {

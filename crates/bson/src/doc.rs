@@ -46,6 +46,11 @@ impl<'a> Doc<'a> {
         Elements { rest: elements_of(self.0) }
     }
 
+    /// Iterates over the fields without reading names and values. Much cheaper than [`Doc::iter`] where most fields are passed over.
+    pub fn fields(self) -> Fields<'a> {
+        Fields { reader: Reader(elements_of(self.0)) }
+    }
+
     /// First field of that name (no dotted paths).
     pub fn get(self, name: &str) -> Option<ValueRef<'a>> {
         // PERF: fields before it are skipped by their lengths, without reading names and texts as UTF-8: 77 -> 35 ns for
@@ -150,7 +155,48 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// A field whose name and value are not read yet.
+#[derive(Clone, Copy)]
+pub struct FieldRef<'a> {
+    pub name: &'a [u8],
+    ty: u8,
+    /// Begins with the value.
+    value: &'a [u8],
+}
+
+impl<'a> FieldRef<'a> {
+    pub fn value(self) -> Option<ValueRef<'a>> {
+        Reader(self.value).value(self.ty)
+    }
+
+    /// Returns what [`Doc::iter`] returns for the field.
+    pub fn read(self) -> Option<(&'a str, ValueRef<'a>)> {
+        Some((std::str::from_utf8(self.name).ok()?, self.value()?))
+    }
+}
+
+/// See [`Doc::fields`].
+#[derive(Clone)]
+pub struct Fields<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = FieldRef<'a>;
+
+    fn next(&mut self) -> Option<FieldRef<'a>> {
+        let [ty] = self.reader.array()?;
+        let end = self.reader.0.iter().position(|b| *b == 0)?;
+        let name = self.reader.take(end)?;
+        self.reader.take(1)?;
+        let value = self.reader.0;
+        self.reader.skip(ty)?;
+        Some(FieldRef { name, ty, value })
+    }
+}
+
 /// Reads elements without looking at names and texts.
+#[derive(Clone)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -315,6 +361,11 @@ mod tests {
         for (name, value) in all.as_doc() {
             assert!(identical(all.get(name).unwrap(), value), "{name}");
         }
+        let read: Vec<_> = all.as_doc().fields().map(|field| field.read().unwrap()).collect();
+        assert_eq!(read.len(), all.as_doc().iter().count());
+        for ((name, value), (expected_name, expected)) in read.into_iter().zip(all.as_doc()) {
+            assert!(name == expected_name && identical(value, expected), "{name}");
+        }
         assert!(all.get("field").is_none() && all.get("field210").is_none() && all.get("").is_none());
         assert!(matches!(all.with("last", 9).get("last"), Some(ValueRef::Int32(9))));
     }
@@ -324,9 +375,12 @@ mod tests {
         let doc = DocBuf::new().with("a", "text").with("b", 1);
         for cut in 0..doc.as_bytes().len() {
             let _ = crate::Doc::trusted(&doc.as_bytes()[..cut]).get("b");
+            let broken = crate::Doc::trusted(&doc.as_bytes()[..cut]);
+            assert!(broken.fields().filter_map(crate::FieldRef::read).count() <= 1, "cut to {cut}");
         }
         let mut lying = doc.as_bytes().to_vec();
         lying[7..11].copy_from_slice(&i32::MAX.to_le_bytes());
         assert!(crate::Doc::trusted(&lying).get("b").is_none());
+        assert_eq!(crate::Doc::trusted(&lying).fields().count(), 0);
     }
 }

@@ -41,7 +41,7 @@ pub use code::Code;
 pub use compare::{canonical, canonical_type, compare, compare_arrays, compare_by, compare_docs, identical};
 pub use decimal::{Finite, Parts};
 pub use depth::{DEPTH_MAX, STORED_DEPTH_MAX};
-pub use doc::{Array, Doc, Elements};
+pub use doc::{Array, Doc, Elements, FieldRef, Fields};
 pub use error::{Error, Problem};
 pub use numeric::Number;
 pub use session_id::SessionId;

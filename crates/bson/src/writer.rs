@@ -5,6 +5,9 @@ use crate::{
     buf::{append_head, append_value, decimal},
 };
 
+/// Documents that are open at a time, usually.
+const DEPTH_USUAL: usize = 4;
+
 /// Appends elements to the innermost open document or array; lengths are filled in as they close.
 pub struct Writer {
     bytes: Vec<u8>,
@@ -17,7 +20,9 @@ impl Writer {
     pub fn with_capacity(capacity: usize) -> Writer {
         let mut bytes = Vec::with_capacity(capacity.max(5));
         bytes.extend_from_slice(&[0; 4]);
-        Writer { bytes, open: vec![(0, None)] }
+        let mut open = Vec::with_capacity(DEPTH_USUAL);
+        open.push((0, None));
+        Writer { bytes, open }
     }
 
     /// Appends a field; inside an array the name is replaced by the position.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use arbor_base::memory::Reservation;
-use arbor_bson::{Code, Doc, DocBuf, ValueRef};
+use arbor_bson::{Code, Doc, DocBuf, FieldRef, ValueRef};
 use arbor_protocol::CommandInfo;
 use arbor_protocol::arguments::{Field, is_present, type_name};
 use arbor_protocol::generic::{Generic, is_generic};
@@ -128,10 +128,8 @@ impl<'c> Call<'c> {
     /// Returns the command's own fields that have a value: neither its first one nor those that every command takes.
     pub(crate) fn own_fields(&self) -> impl Iterator<Item = (&'c str, ValueRef<'c>)> + use<'c> {
         let command = self.info.name;
-        self.body
-            .iter()
-            .skip(1)
-            .filter(move |(name, value)| !is_generic(name) && (is_present(*value) || refuses_null(command, name)))
+        let own = self.body.fields().skip(1).filter(|field| !is_generic(field.name)).map_while(FieldRef::read);
+        own.filter(move |(name, value)| is_present(*value) || refuses_null(command, name))
     }
 
     /// Refuses every field but those of `known`; for commands that read their few fields one by one.

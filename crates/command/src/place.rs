@@ -3,7 +3,7 @@
 //!
 //! The frame is only peeked at here; none of it has been validated yet. A wrong guess costs time, not correctness.
 
-use arbor_bson::{Doc, ValueRef};
+use arbor_bson::{Doc, FieldRef, ValueRef};
 use arbor_protocol::transport::Place;
 use arbor_protocol::{Runs, read_concern};
 use arbor_wire::peek_command_name;
@@ -30,14 +30,28 @@ pub(crate) fn is_get_more(frame: &[u8], cursor: i64) -> bool {
         && matches!(body.first(), Some((_, ValueRef::Int64(id))) if id == cursor)
 }
 
-/// Returns true if the filter begins with `_id: <plain value>` and the request is not part of a transaction, which may block.
+/// So many fields of a command are looked at.
+const FIELDS_MAX: usize = 16;
+
+/// Returns true if the filter begins with `_id: <plain value>`, the request is not part of a transaction, which may block, and its read
+/// concern lets nothing wait.
+// PERF: one pass, and only three fields are read; with three passes over read fields it took 4,300 of the 25,400 instructions of a find
+// by `_id` (2026-11-26, callgrind).
 fn is_by_id(frame: &[u8]) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
-    if waits_for_the_disk(body) {
+    let (mut filter, mut concern) = (None, None);
+    for field in body.fields().take(FIELDS_MAX) {
+        match field.name {
+            b"txnNumber" => return false,
+            b"filter" if filter.is_none() => filter = Some(field),
+            b"readConcern" if concern.is_none() => concern = Some(field),
+            _ => {}
+        }
+    }
+    let Some(ValueRef::Document(filter)) = filter.and_then(FieldRef::value) else { return false };
+    if concern.and_then(FieldRef::value).is_some_and(may_wait) {
         return false;
     }
-    let field = |key: &str| body.iter().take(16).find(|(name, _)| *name == key).map(|(_, value)| value);
-    let (Some(ValueRef::Document(filter)), None) = (field("filter"), field("txnNumber")) else { return false };
     match filter.first() {
         Some(("_id", ValueRef::Document(operators))) => {
             operators.first().is_none_or(|(name, _)| !name.starts_with('$'))
@@ -49,13 +63,11 @@ fn is_by_id(frame: &[u8]) -> bool {
 }
 
 /// Returns true if the read concern may make the request wait.
-fn waits_for_the_disk(body: Doc<'_>) -> bool {
-    match body.iter().take(16).find(|(name, _)| *name == "readConcern") {
-        Some((_, ValueRef::Document(concern))) => match concern.get("level") {
-            Some(ValueRef::String(level)) => read_concern::may_wait(level),
-            other => other.is_some(),
-        },
-        _ => false,
+fn may_wait(concern: ValueRef<'_>) -> bool {
+    let ValueRef::Document(concern) = concern else { return false };
+    match concern.get("level") {
+        Some(ValueRef::String(level)) => read_concern::may_wait(level),
+        other => other.is_some(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use arbor_bson::{Code, Doc, SessionId, ValueRef};
+use arbor_bson::{Code, Doc, FieldRef, SessionId, ValueRef};
 use uuid::Uuid;
 
 use crate::arguments::{Field, is_present};
@@ -42,28 +42,29 @@ impl Generic<'_> {
 }
 
 /// Returns true if a field is generic, not specific to the command.
-pub fn is_generic(name: &str) -> bool {
-    name.starts_with('$')
+pub fn is_generic(name: impl AsRef<[u8]>) -> bool {
+    let name = name.as_ref();
+    name.starts_with(b"$")
         || matches!(
             name,
-            "lsid"
-                | "readConcern"
-                | "writeConcern"
-                | "maxTimeMS"
-                | "comment"
-                | "apiVersion"
-                | "apiStrict"
-                | "apiDeprecationErrors"
-                | "txnNumber"
-                | "autocommit"
-                | "startTransaction"
-                | "stmtId"
-                | "stmtIds"
-                | "databaseVersion"
-                | "shardVersion"
-                | "clientOperationKey"
-                | "maxTimeMSOpOnly"
-                | "allowImplicitCollectionCreation"
+            b"lsid"
+                | b"readConcern"
+                | b"writeConcern"
+                | b"maxTimeMS"
+                | b"comment"
+                | b"apiVersion"
+                | b"apiStrict"
+                | b"apiDeprecationErrors"
+                | b"txnNumber"
+                | b"autocommit"
+                | b"startTransaction"
+                | b"stmtId"
+                | b"stmtIds"
+                | b"databaseVersion"
+                | b"shardVersion"
+                | b"clientOperationKey"
+                | b"maxTimeMSOpOnly"
+                | b"allowImplicitCollectionCreation"
         )
 }
 
@@ -72,7 +73,9 @@ pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Ge
     let mut generic = Generic::default();
     let mut fields = Fields::default();
     let mut api = Declared::default();
-    for (name, value) in body.iter().skip(1).filter(|(_, value)| is_present(*value)) {
+    let of_server = |field: &FieldRef<'_>| is_generic(field.name) && field.name != b"$db";
+    let read = body.fields().skip(1).filter(of_server).map_while(FieldRef::read);
+    for (name, value) in read.filter(|(_, value)| is_present(*value)) {
         let field = Field::new("", name);
         match name {
             "lsid" | "txnNumber" | "autocommit" | "startTransaction" => fields.take(name, value)?,
