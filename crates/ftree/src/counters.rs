@@ -47,6 +47,7 @@ counters! {
     InstallsDiscarded => "installs discarded",
     AppliedBytes => "bytes applied",
     AbsorbedBytes => "bytes absorbed",
+    AbsorbedIntoLeaves => "bytes absorbed into leaves",
     FlushedBytesToLeaves => "bytes flushed to leaves",
     FlushedBytesToLevel1 => "bytes flushed to level 1",
     FlushedBytesToLevel2 => "bytes flushed to level 2",

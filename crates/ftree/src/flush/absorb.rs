@@ -1,4 +1,4 @@
-//! A frozen memtable becomes runs in the root's slots.
+//! A frozen memtable becomes runs in the root's slots, or leaves at once (see [`direct`](super::direct)).
 //!
 //! - (B1) Generations are absorbed in order, each one completely before the next.
 //! - (B2) A generation enters all roots or none: the runs of all its parts are written before the first root changes, and
@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use arbor_base::sometimes;
 
+use super::direct::{self, DirectLeaves};
 use super::{NewRun, attach, cut, runs};
 use crate::core::Core;
 use crate::counters::Counter;
@@ -45,6 +46,8 @@ impl Turn<'_> {
         }
         let parts = parts_by_tree(&generations).into_iter();
         let prepared = parts.map(|(tree, parts)| Prepared::new(core, tree, parts, last)).collect::<Result<Vec<_>>>()?;
+        // what went to leaves makes no work for others
+        let done: u64 = prepared.iter().flat_map(|prepared| &prepared.direct).map(|direct| direct.bytes).sum();
         let paid: i64 = prepared.into_iter().map(|prepared| prepared.install(core)).sum();
         let mut waiting = self.backlog.lock();
         let still = waiting.iter().zip(&generations).all(|(waiting, absorbed)| Arc::ptr_eq(waiting, absorbed));
@@ -52,10 +55,10 @@ impl Turn<'_> {
         waiting.drain(..generations.len());
         drop(waiting);
         self.backlog.absorbed.store(last.0, Ordering::Release);
-        let bytes = generations.iter().map(|generation| generation.memtable.bytes()).sum();
+        let bytes: u64 = generations.iter().map(|generation| generation.memtable.bytes()).sum();
         core.io.counters.add(Counter::AbsorbJobs, 1);
         core.io.counters.add(Counter::AbsorbedBytes, bytes);
-        core.work.flushing.add(bytes as i64 + paid);
+        core.work.flushing.add(bytes.saturating_sub(done) as i64 + paid);
         Ok(Some(bytes))
     }
 }
@@ -76,35 +79,43 @@ fn parts_by_tree(generations: &[Arc<Generation>]) -> Vec<(&Arc<Tree>, Parts)> {
     trees
 }
 
-/// Parts of one tree whose runs are written and in no root yet. Dropping it frees them.
+/// Parts of one tree whose runs or leaves are written and in no root yet. Dropping it frees them.
 struct Prepared<'g> {
     tree: &'g Arc<Tree>,
     parts: Parts,
     /// Range tombstones that every snapshot sees: what they cover is unlinked.
     cuts: Vec<RangeTombstone>,
     runs: Vec<NewRun>,
+    /// In the place of runs.
+    direct: Vec<DirectLeaves<'g>>,
 }
 
 impl<'g> Prepared<'g> {
     /// `last`: the end of the generations that the parts belong to.
-    fn new(core: &Core, tree: &'g Arc<Tree>, parts: Parts, last: Seq) -> Result<Prepared<'g>> {
+    fn new(core: &'g Core, tree: &'g Arc<Tree>, parts: Parts, last: Seq) -> Result<Prepared<'g>> {
         assert!(parts.iter().all(|part| part.max_seq() <= last), "B2: a part holds nothing newer than its generation");
         if core.is_unseen(tree, last) {
             sometimes!("ftree: a dropped tree is not absorbed");
-            return Ok(Prepared { tree, parts, cuts: Vec::new(), runs: Vec::new() });
+            return Ok(Prepared { tree, parts, cuts: Vec::new(), runs: Vec::new(), direct: Vec::new() });
+        }
+        if let [part] = parts.as_slice()
+            && let Some(direct) = direct::leaves_of(core, tree, part)?
+        {
+            return Ok(Prepared { tree, parts, cuts: Vec::new(), runs: Vec::new(), direct });
         }
         let oldest = core.snapshots.oldest();
         let is_total = |tombstone: &RangeTombstone| oldest.is_none_or(|oldest| oldest >= tombstone.seq);
         let tombstones = parts.iter().flat_map(|part| part.tombstones().to_vec());
         let cuts: Vec<RangeTombstone> = tombstones.filter(is_total).collect();
         let runs = runs::of_parts(core, tree, &parts, &without_ranges(tree.root(), &cuts))?;
-        Ok(Prepared { tree, parts, cuts, runs })
+        Ok(Prepared { tree, parts, cuts, runs, direct: Vec::new() })
     }
 
     /// Cannot fail (B2). Returns the change of the tree's debt.
     fn install(self, core: &Core) -> i64 {
         let tree = self.tree;
         tree.install(|current| Some(self.over(current)));
+        self.direct.iter().for_each(|direct| direct.count(core));
         core.installed();
         core.note_buffered(tree);
         let paid = core.note_debt(tree);
@@ -122,6 +133,10 @@ impl<'g> Prepared<'g> {
         let newest = root.totals().newest;
         let is_newer = |run: &NewRun| run.table.meta.min_seq > newest;
         assert!(self.runs.iter().all(is_newer), "I1: what is absorbed is newer than the root, which has {newest:?}");
+        assert!(self.direct.is_empty() || self.runs.is_empty(), "P1: runs and leaves of one part");
+        for direct in &self.direct {
+            root = direct.install(&root, fanout(self.tree));
+        }
         if !self.runs.is_empty() {
             root = root_of(root.level, attach(&root, &Bounds::all(), &self.runs), fanout(self.tree));
         }

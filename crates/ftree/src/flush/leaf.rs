@@ -24,6 +24,13 @@ pub struct Consumed {
     pub bytes: u64,
 }
 
+impl Consumed {
+    pub(super) fn of(slot: &Slot, bounds: Bounds) -> Consumed {
+        let runs = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
+        Consumed { bounds, runs, child: slot.child.clone(), bytes: slot.buffered_bytes() }
+    }
+}
+
 /// Requires: no other job flushes this slot.
 pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
     let root = job.tree.root();
@@ -42,7 +49,7 @@ pub fn renew_leaf(core: &Core, job: &Job, large_values_from: u64) -> Result<Flus
 }
 
 fn rewrite(core: &Core, job: &Job, consumed: &[Consumed], large_values_from: u64) -> Result<Flushed> {
-    let leaves = runs::leaves(core, &job.tree, consumed, large_values_from)?;
+    let leaves = runs::leaves(core, &job.tree, consumed, None, large_values_from)?;
     match (consumed.len(), leaves.len()) {
         (_, 0) => sometimes!("ftree: no row of a leaf is left"),
         (1, 2..) => sometimes!("ftree: a leaf splits"),
@@ -66,16 +73,20 @@ fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
         if !bounds.overlaps(&place.bounds) {
             break;
         }
-        let runs = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
         let follows = |last: &Consumed| last.bounds.to.as_ref() == Some(&bounds.from);
         debug_assert!(consumed.last().is_none_or(follows), "a job takes neighbouring slots");
-        consumed.push(Consumed { bounds, runs, child: slot.child.clone(), bytes: slot.buffered_bytes() });
+        consumed.push(Consumed::of(slot, bounds));
     }
     (!consumed.is_empty()).then_some(consumed)
 }
 
 /// The node's content with the leaves in the place of what was consumed.
-fn replace(node: &Inner, own: &Bounds, consumed: &[Consumed], leaves: &[(Vec<u8>, Arc<Table>)]) -> Option<Vec<Placed>> {
+pub(super) fn replace(
+    node: &Inner,
+    own: &Bounds,
+    consumed: &[Consumed],
+    leaves: &[(Vec<u8>, Arc<Table>)],
+) -> Option<Vec<Placed>> {
     let first = node.slot_of(&consumed.first()?.bounds.from);
     let slots = node.slots.get(first..first + consumed.len())?;
     for (at, (slot, consumed)) in slots.iter().zip(consumed).enumerate() {

@@ -1,6 +1,6 @@
 //! Moving entries down the tree, in bounded jobs concurrent with readers and the writer.
 //!
-//! - [`absorb`]: a frozen memtable becomes runs in the root's slots
+//! - [`absorb`]: a frozen memtable becomes runs in the root's slots; [`direct`]: or leaves at once, where keys ascend
 //! - [`push`]: the runs of a slot move into the slots of its child
 //! - [`leaf`]: the runs of slots over leaves are merged into new leaves
 //! - [`cut`]: range tombstones unlink what they cover
@@ -13,6 +13,7 @@
 pub mod absorb;
 pub mod backlog;
 pub mod cut;
+pub mod direct;
 pub mod leaf;
 pub mod plan;
 pub mod push;

@@ -105,24 +105,29 @@ fn for_slots(core: &Core, tree: &Tree, inputs: &[Input], node: &Inner, own: &Bou
     Ok(outputs.into_iter().map(new_run).collect())
 }
 
-/// The leaves that take the place of what is consumed. `large_values_from`: see [`Rewrite`].
+/// The leaves that take the place of what is consumed. `part`: newer messages, with their bytes within the slots. `large_values_from`: see
+/// [`Rewrite`].
 pub fn leaves(
     core: &Core,
     tree: &Tree,
     consumed: &[Consumed],
+    part: Option<(&Arc<MemTree>, u64)>,
     large_values_from: u64,
 ) -> Result<Vec<(Vec<u8>, Arc<Table>)>> {
     let newest_first = |slot: &Consumed| slot.runs.iter().rev().map(|run| input(&run.0, run.1, &slot.bounds)).collect();
-    let inputs: Vec<Input> = consumed.iter().flat_map::<Vec<Input>, _>(newest_first).collect();
-    let old: Vec<Arc<Table>> = consumed
-        .iter()
-        .filter_map(|slot| match &slot.child {
-            Child::Leaf(leaf) => Some(leaf.clone()),
-            _ => None,
-        })
-        .collect();
     let from = consumed.first().map(|slot| slot.bounds.from.clone()).unwrap_or_default();
     let own = Bounds { from, to: consumed.last().and_then(|slot| slot.bounds.to.clone()) };
+    let of_part = part.map(|(part, bytes)| {
+        let messages = Messages::Memtable(part.clone());
+        Input { messages, from: own.from.clone(), to: own.to.clone(), bytes }
+    });
+    let inputs: Vec<Input> =
+        of_part.into_iter().chain(consumed.iter().flat_map::<Vec<Input>, _>(newest_first)).collect();
+    let leaf_of = |slot: &Consumed| match &slot.child {
+        Child::Leaf(leaf) => Some(leaf.clone()),
+        _ => None,
+    };
+    let old: Vec<Arc<Table>> = consumed.iter().filter_map(leaf_of).collect();
     let policy = RewritePolicy { keep_cached: is_warm(core, &old), large_values_from };
     let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, policy)?;
     let stays = |table: &Arc<Table>| old.iter().any(|leaf| Arc::ptr_eq(leaf, table));

@@ -83,7 +83,7 @@ impl Scheduler {
     }
 
     /// Marks slots as worked on by a thread that takes no tasks. False: one of them waits for a job or is worked on. Ends with
-    /// [`Scheduler::flushed`].
+    /// [`Scheduler::release`].
     pub fn claim(&self, keys: &[Key]) -> bool {
         let mut queue = self.queue.lock();
         let is_free = !keys.iter().any(|key| queue.busy.contains(key));
@@ -156,8 +156,13 @@ impl Scheduler {
     }
 
     pub fn flushed(&self, job: &Job) {
+        self.release(&job.keys);
+    }
+
+    /// The slots of a job, or those that were claimed, are worked on no longer.
+    pub fn release(&self, keys: &[Key]) {
         let mut queue = self.queue.lock();
-        for key in &job.keys {
+        for key in keys {
             let was_busy = queue.busy.remove(key);
             assert!(was_busy, "a slot is busy until its job is done");
         }
