@@ -397,6 +397,9 @@ def test_bad_tokens(own, tmp_path):
         with watch(own.d, resume_after={"_data": token}) as other:
             take(other, 1)
     assert code_of(elsewhere) == 280
+    opened = own.command({"aggregate": "d", "pipeline": [{"$changeStream": {"resumeAfter": {"_data": token}}}], "cursor": {}})["cursor"]
+    assert opened["firstBatch"] == [] and opened["id"]
+    assert code_of(lambda: own.command({"getMore": opened["id"], "collection": "d"})) == 280
     # of another deployment
     with ReplicaSet(tmp_path / "other") as foreign, pymongo.MongoClient(foreign.uri) as client:
         assert code_of(lambda: client.d.c.watch(resume_after={"_data": token})) == 260

@@ -92,6 +92,7 @@ static ROWS: &[Row] = &[
     row("quiet", Kind::Bool, Use::Runtime, "false"),
     row("redactClientLogData", Kind::Bool, Use::Runtime, "false"),
     row("replWriterThreadCount", Kind::Int, Use::NoEffect, "16"),
+    row("ShardingTaskExecutorPoolReplicaSetMatching", Kind::Text, Use::NoEffect, "automatic"),
     row("scramIterationCount", Kind::Int, Use::Runtime, "10000"),
     row("scramSHA256IterationCount", Kind::Int, Use::Runtime, "15000"),
     row("tcmallocAggressiveMemoryDecommit", Kind::Int, Use::NoEffect, "0"),

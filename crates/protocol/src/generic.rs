@@ -44,29 +44,49 @@ impl Generic<'_> {
 /// Returns true if a field is generic, not specific to the command.
 pub fn is_generic(name: impl AsRef<[u8]>) -> bool {
     let name = name.as_ref();
-    name.starts_with(b"$")
-        || matches!(
-            name,
-            b"lsid"
-                | b"readConcern"
-                | b"writeConcern"
-                | b"maxTimeMS"
-                | b"comment"
-                | b"apiVersion"
-                | b"apiStrict"
-                | b"apiDeprecationErrors"
-                | b"txnNumber"
-                | b"autocommit"
-                | b"startTransaction"
-                | b"stmtId"
-                | b"stmtIds"
-                | b"databaseVersion"
-                | b"shardVersion"
-                | b"clientOperationKey"
-                | b"maxTimeMSOpOnly"
-                | b"allowImplicitCollectionCreation"
-        )
+    if name.starts_with(b"$") {
+        return GENERIC_WITH_DOLLAR.contains(&name);
+    }
+    matches!(
+        name,
+        b"lsid"
+            | b"readConcern"
+            | b"writeConcern"
+            | b"maxTimeMS"
+            | b"comment"
+            | b"apiVersion"
+            | b"apiStrict"
+            | b"apiDeprecationErrors"
+            | b"txnNumber"
+            | b"autocommit"
+            | b"startTransaction"
+            | b"stmtId"
+            | b"stmtIds"
+            | b"databaseVersion"
+            | b"shardVersion"
+            | b"clientOperationKey"
+            | b"maxTimeMSOpOnly"
+            | b"allowImplicitCollectionCreation"
+    )
 }
+
+/// Generic fields that drivers and members send with any command.
+const GENERIC_WITH_DOLLAR: &[&[u8]] = &[
+    b"$db",
+    b"$readPreference",
+    b"$clusterTime",
+    b"$audit",
+    b"$client",
+    b"$configServerState",
+    b"$configTime",
+    b"$gleStats",
+    b"$oplogQueryData",
+    b"$queryOptions",
+    b"$replData",
+    b"$tenant",
+    b"$topologyTime",
+    b"$traceCtx",
+];
 
 /// Reads the generic fields of a command, and refuses what this server, a standalone or the member of a set, cannot promise.
 pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>> {
@@ -171,5 +191,8 @@ mod tests {
         }
         assert!(read_with("readConcern", (&level("majority")).into()).is_ok());
         assert!(read_with("comment", 5i32.into()).is_ok());
+        assert!(
+            is_generic("$readPreference") && is_generic("lsid") && !is_generic("$unknown") && !is_generic("unknown")
+        );
     }
 }

@@ -23,10 +23,11 @@ FILES = """test_bulk test_causal_consistency test_change_stream test_client test
     test_transactions_unified test_unified_format test_versioned_api_integration test_write_concern""".split()
 
 KNOWN = {
-    r"::test_(where|to_list_csot_applied|max_pool_size|max_pool_size_none)$": "$where: no server-side JavaScript",
-    r"TestClientProse.*DNS|_dns_|_DNS_|srv": "names that only MongoDB's DNS server knows",
+    r"::test_(where|socket_timeout|to_list_csot_applied|max_pool_size|max_pool_size_none)$": "$where: no server-side JavaScript",
+    r"TestClientProse.*DNS|_dns_|_DNS_|srv|test_service_name_from_kwargs": "names that only MongoDB's DNS server knows",
     r"test_(metadata|container_metadata|handshake_)": "the driver sees that it runs in a container",
-    r"secondary_read[Pp]reference|explicit_secondary_read_preference": "no secondary in a set of one member",
+    r"secondary_read_?[Pp]reference": "no secondary in a set of one member",
+    r"test_interrupt_signal$": "a shell ignores SIGINT for what it runs in the background",
     r"Topology_lifecycle|Successful_heartbeat": "events of several members",
     r"ErrorPropagationAfterEncounteringMultipleErrors": "the test connects to localhost:27017",
     r"test_batch_splitting_retry_fails$": "a fail point that counts documents, not statements",

@@ -65,19 +65,6 @@ pub(super) fn periodic(value: &Real, result: impl FnOnce() -> RealResult) -> Rea
     if value.exponent() > ANGLE_POWER_MAX { Err(FpError::Indeterminate) } else { result() }
 }
 
-/// The logarithm to any base.
-pub(super) fn logarithm(math: &Math, value: &Real, base: &Real) -> RealResult {
-    if *base == Real::new(10.into(), 0) {
-        return math.log10(value, None);
-    }
-    if *base == Real::new(2.into(), 0) {
-        return math.log2(value, None);
-    }
-    let wide = Math::new(2 * DIGITS);
-    let quotient = wide.ln(value, None)?.value() / wide.ln(base, None)?.value();
-    Ok(quotient.with_precision(DIGITS))
-}
-
 /// Degrees in radians, or the other way round.
 pub(super) fn turned(value: &Real, to_radians: bool) -> RealResult {
     let wide = Math::new(2 * DIGITS);

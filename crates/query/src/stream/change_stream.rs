@@ -33,6 +33,10 @@ pub struct ChangeStream {
     after: Token,
     /// The event of `after` has still to come by.
     awaits_event: bool,
+    /// That event does not come: the stream cannot continue.
+    lost: bool,
+    /// The first batch was made.
+    begun: bool,
     /// A record, and which of its changes is next.
     current: Option<(Arc<Arrival>, usize)>,
     ready: VecDeque<DocBuf>,
@@ -47,7 +51,13 @@ impl RowSource for ChangeStream {
         let interrupt = interrupt.without_deadline();
         let until = Instant::now() + SEARCH_MAX;
         let settled = self.follow.feed().transactions().settled_time();
-        filler.fill(|| self.next(&interrupt, until))?;
+        let filled = filler.fill(|| self.next(&interrupt, until));
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        // COMPAT: the reply that opens the stream does not fail for it, the one to the first getMore does
+        if is_first && self.lost {
+            return Ok(false);
+        }
+        filled?;
         if let Some(id) = filler.last().and_then(|last| last.get("_id")) {
             self.resume = Token::parse("resumeAfter", id)?;
         }
@@ -94,6 +104,8 @@ impl ChangeStream {
             stages,
             after: start.after,
             awaits_event: start.is_event,
+            lost: false,
+            begun: false,
             current: None,
             ready: VecDeque::new(),
             ended: false,
@@ -107,6 +119,9 @@ impl ChangeStream {
         loop {
             if let Some(ready) = self.ready.pop_front() {
                 return Ok(Some(ready));
+            }
+            if self.lost {
+                return Err(not_found());
             }
             if self.ended {
                 return Ok(None);
@@ -126,10 +141,8 @@ impl ChangeStream {
                 Next::Record(arrival) => self.current = Some((arrival, 0)),
                 Next::Passed => {}
                 Next::Nothing => {
-                    if self.awaits_event && self.follow.time() >= self.after.time {
-                        return Err(not_found());
-                    }
-                    return Ok(None);
+                    self.lost = self.awaits_event && self.follow.time() >= self.after.time;
+                    return if self.lost { Err(not_found()) } else { Ok(None) };
                 }
             }
         }
@@ -166,6 +179,7 @@ impl ChangeStream {
             if event.token.is_same_event(&self.after) {
                 self.awaits_event = false;
             } else if event.token > self.after {
+                self.lost = true;
                 return Err(not_found());
             }
         }

@@ -12,7 +12,7 @@ use crate::expression::arithmetic::{is_zero_or_less, numeric};
 use crate::expression::real::Function;
 use crate::{Error, Result};
 
-const FUNCTION: Function = Function { double: f64::ln, decimal: |math, x| math.ln(x, None) };
+pub(super) const FUNCTION: Function = Function { double: f64::ln, decimal: |math, x| math.ln(x, None) };
 
 pub(super) fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$ln", value, |number| {

@@ -11,9 +11,9 @@
 
 use arbor_bson::Number;
 
+use super::ln;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::is_zero_or_less;
-use crate::expression::real::{logarithm, of_two};
 use crate::{Error, Result};
 
 pub(super) fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Evaluated<'a>> {
@@ -38,8 +38,10 @@ pub(super) fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Eval
 
 fn logarithm_of(number: Number, radix: Number) -> Number {
     if let (Number::Decimal(_), _) | (_, Number::Decimal(_)) = (number, radix) {
-        let both = (number.to_decimal(), radix.to_decimal());
-        return Number::Decimal(of_two(both, |number, radix| number.ln() / radix.ln(), logarithm));
+        // COMPAT: the quotient of two rounded logarithms, as in MongoDB
+        let natural = |number: Number| ln::FUNCTION.of(Number::Decimal(number.to_decimal())).to_decimal();
+        let logarithm = natural(number);
+        return Number::Decimal(if logarithm.is_zero() { logarithm } else { logarithm / natural(radix) });
     }
     Number::Double(match radix.to_f64() {
         10.0 => number.to_f64().log10(),
