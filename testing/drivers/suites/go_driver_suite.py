@@ -15,7 +15,7 @@ from suite import TOOLS, against_one_member, judged, note
 
 MODULE = "go.mongodb.org/mongo-driver@v1.17.6"
 DIRECTORIES = """change-streams collection-management command-monitoring crud/unified gridfs index-management load-balancers
-    retryable-reads retryable-writes/unified run-command sessions transactions/unified unified-test-format/valid-pass versioned-api
+    retryable-writes/unified run-command sessions transactions/unified unified-test-format/valid-pass versioned-api
     client-side-operations-timeout""".split()
 
 KNOWN = {
