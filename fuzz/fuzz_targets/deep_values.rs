@@ -14,7 +14,7 @@ use random::{NAMES, Random, scalar};
 
 fuzz_target!(|bytes: &[u8]| {
     let seed = bytes.first_chunk().map_or(0, |seed| u64::from_le_bytes(*seed));
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let deep = nested(&mut random);
     let doc = DocBuf::new().with("_id", 1i32).with("a", &deep).with("b", &[&deep].into_iter().collect::<ArrayBuf>());
     for _ in 0..1 + bytes.len().saturating_sub(8) % 16 {
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn nested(random: &mut Random) -> Value {
     let mut value = scalar(random);
-    for _ in 0..random.pick(&[0, 5, 100, 150, 176, 177, 178, 196, 197]) {
+    for _ in 0..*random.pick(&[0, 5, 100, 150, 176, 177, 178, 196, 197]) {
         value = match random.below(2) {
             0 => Value::Document(DocBuf::new().with("a", &value)),
             _ => Value::Array([&value].into_iter().collect()),
@@ -39,16 +39,16 @@ fn operand(random: &mut Random, depth: usize) -> Value {
     match random.below(if depth == 0 { 5 } else { 8 }) {
         0 => Value::String("$a".to_owned()),
         1 => Value::String("$b".to_owned()),
-        2 => Value::String(format!("${}", vec!["a"; random.pick(&[1, 199, 200, 201])].join("."))),
+        2 => Value::String(format!("${}", vec!["a"; *random.pick(&[1, 199, 200, 201])].join("."))),
         3 => Value::Document(DocBuf::new().with("$literal", &nested(random))),
         4 => scalar(random),
         5 => {
             let names: Vec<&str> = operator_names().collect();
-            Value::Document(DocBuf::new().with(random.pick(&names), &operand(random, depth - 1)))
+            Value::Document(DocBuf::new().with(*random.pick(&names), &operand(random, depth - 1)))
         }
         6 => {
             let fields: Vec<_> =
-                (0..random.below(4)).map(|_| (random.pick(&NAMES), operand(random, depth - 1))).collect();
+                (0..random.below(4)).map(|_| (*random.pick(&NAMES), operand(random, depth - 1))).collect();
             Value::Document(fields.iter().map(|(name, value)| (name, value)).collect())
         }
         _ => {
@@ -69,7 +69,7 @@ fn check(what: &str, doc: &DocBuf) {
 
 fn expression(random: &mut Random, doc: &DocBuf) {
     let names: Vec<&str> = operator_names().collect();
-    let name = random.pick(&names);
+    let name = *random.pick(&names);
     let spec = DocBuf::new().with(name, &operand(random, 3));
     if !is_message(&spec) {
         return;
@@ -82,8 +82,8 @@ fn expression(random: &mut Random, doc: &DocBuf) {
 }
 
 fn pipeline(random: &mut Random, doc: &DocBuf) {
-    let name = random.pick(stage::NAMES);
-    let accumulated = DocBuf::new().with(random.pick(accumulator::NAMES), &operand(random, 2));
+    let name = *random.pick(stage::NAMES);
+    let accumulated = DocBuf::new().with(*random.pick(accumulator::NAMES), &operand(random, 2));
     let spec = match name {
         "$group" => Value::Document(DocBuf::new().with("_id", &operand(random, 2)).with("f", &accumulated)),
         "$setWindowFields" => Value::Document(DocBuf::new().with("output", &DocBuf::new().with("a.b.c", &accumulated))),
@@ -110,8 +110,8 @@ fn pipeline(random: &mut Random, doc: &DocBuf) {
 }
 
 fn operator(random: &mut Random, doc: &DocBuf) {
-    let name = random.pick(update::OPERATOR_NAMES);
-    let path = vec!["a"; random.pick(&[1, 2, 178, 179, 180, 181, 200, 201])].join(".");
+    let name = *random.pick(update::OPERATOR_NAMES);
+    let path = vec!["a"; *random.pick(&[1, 2, 178, 179, 180, 181, 200, 201])].join(".");
     let change = DocBuf::new().with(name, &DocBuf::new().with(&path, &operand(random, 2)));
     if !is_message(&change) {
         return;

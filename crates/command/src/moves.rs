@@ -632,7 +632,7 @@ fn new_row(call: &Call<'_>, name: &str, side: &str) -> Result<DocBuf> {
     if low >= high {
         return Err(Error::bad_value("the range is empty"));
     }
-    Ok(DocBuf::new()
+    let row = DocBuf::new()
         .with("_id", ValueRef::ObjectId(id_field(call)?))
         .with("nss", name)
         .with("range", range)
@@ -641,10 +641,13 @@ fn new_row(call: &Call<'_>, name: &str, side: &str) -> Result<DocBuf> {
         .with("pending", true)
         .with("side", side)
         .with("low", binary(&low))
-        .with("high", binary(&high)))
+        .with("high", binary(&high));
+    // the range is all that the shard has: its owner is not to be found by its begin
+    let is_whole = call.optional("whole").map(|value| call.field("whole").bool(value)).transpose()?;
+    Ok(if is_whole == Some(true) { row.with("whole", true) } else { row })
 }
 
-const BEGIN: &[&str] = &["id", "key", "range", "low", "high"];
+const BEGIN: &[&str] = &["id", "key", "range", "low", "high", "whole"];
 
 /// `_shardsvrMoveIn`: `busy: true` asks the router to try again later.
 pub(crate) fn move_in(call: &mut Call<'_>) -> Result<()> {

@@ -476,7 +476,8 @@ impl Commands {
         };
         let (placement, version) = (placed.placement, placed.version.clone());
         // also when an earlier call, which failed behind that, has settled the ranges
-        let may_have_arrived = has_arrived || !kept.is_empty();
+        let is_new = !matches!(before, Some(Known::Collection(_)));
+        let may_have_arrived = has_arrived || !kept.is_empty() || is_new;
         let arrived = if may_have_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
         self.publish(name, Placed { placement, version, hidden, moving: None, arrived, ..next })
     }

@@ -94,6 +94,13 @@ impl<'r> Request<'r> {
             "mergeChunks" => self.merge_chunks()?,
             "movePrimary" => self.move_primary()?,
             "removeShard" => self.remove_shard()?,
+            "abortMoveCollection" | "abortReshardCollection" | "abortUnshardCollection" => {
+                self.abort_resharding(name)?
+            }
+            "commitReshardCollection" => self.commit_resharding()?,
+            "moveCollection" => self.move_collection()?,
+            "reshardCollection" => self.reshard_collection()?,
+            "unshardCollection" => self.unshard_collection()?,
             "shardCollection" => self.shard_collection()?,
             "split" => self.split_chunk()?,
             _ => return Ok(None),
@@ -192,6 +199,7 @@ impl<'r> Request<'r> {
             return Ok(());
         };
         self.catalog().forget(db, namespace);
+        self.finish_replacing(namespace)?;
         let shards = self.catalog().refresh_shards(self.interrupt())?;
         match self.catalog().routing(db, namespace, false, self.interrupt())? {
             Routing::Sharded(table, _) => {
@@ -296,6 +304,11 @@ impl<'r> Request<'r> {
         let own = self.catalog().read_one("shards", name.into(), interrupt)?.unwrap_or_default();
         let was_draining = fields::is_true(own.as_doc(), "draining");
         let chunks = self.catalog().read("chunks", &DocBuf::new().with("shard", name), "_id", interrupt)?;
+        let unsplittable = DocBuf::new().with("unsplittable", true);
+        let placed = self.catalog().read("collections", &unsplittable, "_id", interrupt)?;
+        let uuid = |doc: &DocBuf| fields::binary(doc.as_doc(), "uuid").map(<[u8]>::to_vec);
+        let is_here = |collection: &&DocBuf| chunks.iter().any(|chunk| uuid(chunk) == uuid(collection));
+        let collections_to_move: ArrayBuf = placed.iter().filter(is_here).filter_map(|own| own.get("_id")).collect();
         let jumbo = chunks.iter().filter(|chunk| fields::is_true(chunk.as_doc(), "jumbo")).count();
         let chunks = chunks.len();
         let databases = self.catalog().read("databases", &DocBuf::new().with("primary", name), "_id", interrupt)?;
@@ -309,11 +322,17 @@ impl<'r> Request<'r> {
             let draining = fields::without(own.as_doc(), &["draining"]).with("draining", true);
             self.catalog().put("shards", &draining, interrupt)?;
             let reply = shown("started", "draining started successfully");
-            return Ok(reply.with("note", note).with("dbsToMove", &to_move));
+            return Ok(reply
+                .with("note", note)
+                .with("dbsToMove", &to_move)
+                .with("collectionsToMove", &collections_to_move));
         }
         if chunks > 0 || !databases.is_empty() {
             let reply = shown("ongoing", "draining ongoing").with("remaining", &remaining);
-            return Ok(reply.with("note", note).with("dbsToMove", &to_move));
+            return Ok(reply
+                .with("note", note)
+                .with("dbsToMove", &to_move)
+                .with("collectionsToMove", &collections_to_move));
         }
         self.catalog().delete("shards", &DocBuf::new().with("_id", name), interrupt)?;
         shard.call("admin", &DocBuf::new().with("_shardsvrLeave", 1i32), interrupt)?;
@@ -459,13 +478,18 @@ impl<'r> Request<'r> {
 
     /// Returns the newest routing table of a collection. Errors: it is not sharded.
     pub(crate) fn sharded(&self, namespace: &str) -> Result<Arc<table::Table>> {
+        let table = self.tracked(namespace)?.filter(|table| !table.unsplittable);
+        table.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_SHARDED, format!("Collection {namespace} is not sharded.")))
+    }
+
+    /// Returns the newest routing table of a collection that is sharded, or whose place was chosen. None: it is on the primary of its database.
+    pub(crate) fn tracked(&self, namespace: &str) -> Result<Option<Arc<table::Table>>> {
         let Some((db, collection)) = namespace.split_once('.').filter(|(_, collection)| !collection.is_empty()) else {
             return Err(Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'")));
         };
         assert!(!collection.is_empty(), "filtered above");
         self.catalog().forget(db, namespace);
-        let table = self.catalog().table(namespace, self.interrupt())?;
-        table.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_SHARDED, format!("Collection {namespace} is not sharded.")))
+        self.catalog().table(namespace, self.interrupt())
     }
 
     fn zone_of_shard(&self, add: bool) -> Result<DocBuf> {

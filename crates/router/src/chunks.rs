@@ -17,6 +17,9 @@ use crate::{Request, fields};
 const INITIAL_CHUNKS_MAX: i64 = 8192;
 const KEY_FIELDS_MAX: usize = 32;
 
+/// The lower bounds of chunks, and the shards that have them.
+pub(crate) type Owners = Vec<(DocBuf, String)>;
+
 impl Request<'_> {
     pub(crate) fn shard_collection(&self) -> Result<DocBuf> {
         let (namespace, interrupt) = (self.text("shardCollection")?, self.interrupt());
@@ -25,7 +28,7 @@ impl Request<'_> {
         if matches!(db, "admin" | "local" | "config") || name.starts_with("system.") {
             return Err(Error::new(Code::ILLEGAL_OPERATION, format!("cannot shard the collection {namespace}")));
         }
-        let key = checked_key(self.body())?;
+        let key = checked_key("shardCollection", self.body())?;
         let unique = fields::is_true(self.body(), "unique");
         if unique && key.as_doc().iter().any(|(_, direction)| is_hashed(direction)) {
             return Err(Error::new(Code::INVALID_OPTIONS, "hashed shard keys cannot be declared unique."));
@@ -34,6 +37,10 @@ impl Request<'_> {
             return Err(Error::new(Code::NOT_IMPLEMENTED, "sharded time series are not supported yet"));
         }
         let done = DocBuf::new().with("collectionsharded", namespace);
+        if self.tracked(namespace)?.is_some_and(|table| table.unsplittable) {
+            self.shard_again(namespace, key)?;
+            return Ok(done);
+        }
         let database = self.catalog().database_or_new(db, None, interrupt)?;
         let _guard = self.lock(namespace)?;
         self.catalog().forget(db, namespace);
@@ -47,9 +54,9 @@ impl Request<'_> {
         let primary = self.catalog().shard(&database.primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         self.set_ownership(&shards, namespace, "blocked", None)?;
-        let prepared = self
-            .prepare(db, name, &key, unique, &primary, &shards)
-            .and_then(|owners| self.commit_sharding(namespace, &key, unique, &owners));
+        let prepared = self.prepare(db, name, &key, unique, &primary, &shards).and_then(|owners| {
+            self.commit_sharding(&new_collection(namespace, Uuid::new_v4(), &key, unique, false), &owners)
+        });
         self.catalog().forget(db, namespace);
         match prepared {
             Ok(()) => {
@@ -67,6 +74,47 @@ impl Request<'_> {
         }
     }
 
+    /// Gives a collection that is not sharded, but on a chosen shard, one chunk there. Requires the lock of its name.
+    pub(crate) fn track(&self, namespace: &arbor_store::Namespace) -> Result<Arc<Table>> {
+        let (db, name, interrupt) = (namespace.db(), namespace.collection(), self.interrupt());
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Namespace {namespace} does not exist"));
+        let database = self.catalog().database(db, interrupt)?.ok_or_else(missing)?;
+        let primary = self.catalog().shard(&database.primary, interrupt)?;
+        let filter = DocBuf::new().with("name", name);
+        let listed =
+            primary.call(db, &DocBuf::new().with("listCollections", 1i32).with("filter", &filter), interrupt)?;
+        let listed = first_batch(listed.as_doc())?;
+        let existing = listed.first().ok_or_else(missing)?;
+        if fields::string(*existing, "type") != Some("collection") {
+            return Err(Error::new(
+                Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                format!("Namespace {namespace} is a view or a time series"),
+            ));
+        }
+        let options = fields::document(*existing, "options").unwrap_or(Doc::empty());
+        if fields::is_true(options, "capped") || options.get("collation").is_some() {
+            let text = "collections that are capped or have a collation cannot be moved yet";
+            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
+        }
+        let key = DocBuf::new().with("_id", 1i32);
+        let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), primary.name.clone())];
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        self.set_ownership(&shards, namespace.as_str(), "blocked", None)?;
+        let collection = new_collection(namespace.as_str(), Uuid::new_v4(), &key, false, true);
+        let committed = self.commit_sharding(&collection, &owners);
+        match self.tracked(namespace.as_str())? {
+            Some(table) => {
+                let version = |shard: &str| table.version_for(shard);
+                self.set_ownership(&shards, namespace.as_str(), "collection", Some(&version))?;
+                Ok(table)
+            }
+            None => {
+                self.set_ownership(&shards, namespace.as_str(), "none", None)?;
+                Err(committed.err().unwrap_or_else(missing))
+            }
+        }
+    }
+
     /// Checks the collection, creates what is missing, and returns the lower bounds of the chunks with their shards.
     fn prepare(
         &self,
@@ -76,7 +124,7 @@ impl Request<'_> {
         unique: bool,
         primary: &Arc<Shard>,
         shards: &[Arc<Shard>],
-    ) -> Result<Vec<(DocBuf, String)>> {
+    ) -> Result<Owners> {
         let interrupt = self.interrupt();
         let only = DocBuf::new().with("name", name);
         let list = DocBuf::new().with("listCollections", 1i32).with("filter", &only);
@@ -102,30 +150,16 @@ impl Request<'_> {
         let is_empty = fields::int(primary.call(db, &one, interrupt)?.as_doc(), "n") == 0;
         let indexes = primary.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
         let indexes = first_batch(indexes.as_doc())?;
-        let serves = |index: &&Doc<'_>| {
-            let own = fields::document(**index, "key").unwrap_or(Doc::empty());
-            let mut pairs = key.as_doc().iter().zip(own.iter());
-            let same = own.iter().count() >= key.as_doc().iter().count()
-                && pairs.all(|((path, own), (name, given))| path == name && arbor_bson::compare(own, given).is_eq());
-            same && ["sparse", "partialFilterExpression", "collation"].iter().all(|option| index.get(option).is_none())
-        };
         let fits = |index: &&Doc<'_>| {
             !unique || fields::is_true(**index, "unique") || fields::string(**index, "name") == Some("_id_")
         };
-        let has_index = indexes.iter().filter(serves).any(|index| fits(&index));
+        let has_index = indexes.iter().filter(|index| serves(**index, key.as_doc())).any(|index| fits(&index));
         if !has_index && !is_empty {
             return refused(
                 "Please create an index that starts with the proposed shard key before sharding the collection",
             );
         }
-        for index in indexes.iter().filter(|index| fields::is_true(**index, "unique")) {
-            let own = fields::document(*index, "key").unwrap_or(Doc::empty());
-            let mut names = own.iter().map(|(name, _)| name);
-            if !key.as_doc().iter().all(|(path, direction)| names.next() == Some(path) && !is_hashed(direction)) {
-                let text = format!("can't shard collection with unique index on: {own}");
-                return Err(Error::new(Code::INVALID_OPTIONS, text));
-            }
-        }
+        check_unique_indexes(&indexes, key.as_doc())?;
         if !is_empty {
             self.check_documents(db, name, key, primary)?;
         }
@@ -169,13 +203,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    fn initial(
-        &self,
-        key: &DocBuf,
-        is_empty: bool,
-        primary: &Shard,
-        shards: &[Arc<Shard>],
-    ) -> Result<Vec<(DocBuf, String)>> {
+    fn initial(&self, key: &DocBuf, is_empty: bool, primary: &Shard, shards: &[Arc<Shard>]) -> Result<Owners> {
         let bound = |first: ValueRef<'_>| {
             let rest = std::iter::repeat(ValueRef::MinKey);
             let values = std::iter::once(first).chain(rest);
@@ -203,30 +231,9 @@ impl Request<'_> {
         Ok(lows.zip(shards.iter().cycle()).map(|(low, shard)| (low, shard.name.clone())).collect())
     }
 
-    fn commit_sharding(&self, namespace: &str, key: &DocBuf, unique: bool, owners: &[(DocBuf, String)]) -> Result<()> {
-        let uuid = Uuid::new_v4();
-        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() };
-        let stamp = now();
-        let highest: DocBuf = key.as_doc().iter().map(|(path, _)| (path, ValueRef::MaxKey)).collect();
-        let highs = owners.iter().skip(1).map(|(low, _)| low).chain([&highest]);
-        let chunks: Vec<DocBuf> = owners
-            .iter()
-            .zip(highs)
-            .enumerate()
-            .map(|(at, ((low, shard), high))| chunk(uuid, low.as_doc(), high.as_doc(), shard, (1, at as u32), stamp))
-            .collect();
-        assert_eq!(chunks.len(), owners.len(), "one chunk for each lower bound");
-        self.catalog().insert("chunks", &chunks, self.interrupt())?;
-        let collection = DocBuf::new()
-            .with("_id", namespace)
-            .with("lastmodEpoch", ValueRef::ObjectId(arbor_protocol::topology::new_object_id()))
-            .with("lastMod", ValueRef::DateTime(arbor_protocol::log::now_ms()))
-            .with("timestamp", ValueRef::Timestamp(stamp))
-            .with("uuid", uuid)
-            .with("key", key)
-            .with("unique", unique)
-            .with("noBalance", false);
-        self.catalog().insert("collections", &[collection], self.interrupt())
+    fn commit_sharding(&self, collection: &DocBuf, owners: &Owners) -> Result<()> {
+        self.catalog().insert("chunks", &new_chunks(collection, owners), self.interrupt())?;
+        self.catalog().insert("collections", std::slice::from_ref(collection), self.interrupt())
     }
 
     pub(crate) fn split_chunk(&self) -> Result<DocBuf> {
@@ -468,15 +475,13 @@ pub(crate) fn check_names(table: &Table, bound: Doc<'_>) -> Result<()> {
     Err(Error::bad_value(text))
 }
 
-fn checked_key(body: Doc<'_>) -> Result<DocBuf> {
+pub(crate) fn checked_key(command: &'static str, body: Doc<'_>) -> Result<DocBuf> {
     let key = match body.get("key") {
         Some(ValueRef::Document(key)) => key,
         Some(other) => {
-            return Err(arbor_protocol::arguments::Field::new("shardCollection", "key")
-                .wrong_type(other, "object")
-                .into());
+            return Err(arbor_protocol::arguments::Field::new(command, "key").wrong_type(other, "object").into());
         }
-        None => return Err(arbor_protocol::arguments::Field::new("shardCollection", "key").missing().into()),
+        None => return Err(arbor_protocol::arguments::Field::new(command, "key").missing().into()),
     };
     let refused = |text: String| Err(Error::bad_value(text));
     let (mut count, mut hashed) = (0, 0);
@@ -504,11 +509,67 @@ fn checked_key(body: Doc<'_>) -> Result<DocBuf> {
 }
 
 /// Returns the points that divide all hashes into `count` equal ranges.
-fn hash_points(count: i64) -> Vec<i64> {
+pub(crate) fn hash_points(count: i64) -> Vec<i64> {
     assert!(count > 0, "there is a first chunk");
     let width = (1i128 << 64) / i128::from(count);
     let point = |at: i64| i128::from(i64::MIN) + i128::from(at) * width;
     (1..count).filter_map(|at| i64::try_from(point(at)).ok()).collect()
+}
+
+/// Returns true if an index finds the documents of a range of a shard key.
+pub(crate) fn serves(index: Doc<'_>, key: Doc<'_>) -> bool {
+    let own = fields::document(index, "key").unwrap_or(Doc::empty());
+    let mut pairs = key.iter().zip(own.iter());
+    let same = own.iter().count() >= key.iter().count()
+        && pairs.all(|((path, own), (name, given))| path == name && arbor_bson::compare(own, given).is_eq());
+    same && ["sparse", "partialFilterExpression", "collation"].iter().all(|option| index.get(option).is_none())
+}
+
+/// Refuses unique indexes that do not begin with a shard key: no shard could check them.
+pub(crate) fn check_unique_indexes(indexes: &[Doc<'_>], key: Doc<'_>) -> Result<()> {
+    for index in indexes.iter().filter(|index| fields::is_true(**index, "unique")) {
+        let own = fields::document(*index, "key").unwrap_or(Doc::empty());
+        let mut names = own.iter().map(|(name, _)| name);
+        if !key.iter().all(|(path, direction)| names.next() == Some(path) && !is_hashed(direction)) {
+            let text = format!("can't shard collection with unique index on: {own}");
+            return Err(Error::new(Code::INVALID_OPTIONS, text));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the document of `config.collections` of a collection that is sharded, or gets another key.
+pub(crate) fn new_collection(namespace: &str, uuid: Uuid, key: &DocBuf, unique: bool, unsplittable: bool) -> DocBuf {
+    let collection = DocBuf::new()
+        .with("_id", namespace)
+        .with("lastmodEpoch", ValueRef::ObjectId(arbor_protocol::topology::new_object_id()))
+        .with("lastMod", ValueRef::DateTime(arbor_protocol::log::now_ms()))
+        .with("timestamp", ValueRef::Timestamp(now()))
+        .with("uuid", ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() })
+        .with("key", key)
+        .with("unique", unique)
+        .with("noBalance", false);
+    if unsplittable { collection.with("unsplittable", true) } else { collection }
+}
+
+/// Returns the first chunks of a collection.
+pub(crate) fn new_chunks(collection: &DocBuf, owners: &Owners) -> Vec<DocBuf> {
+    let key = fields::document(collection.as_doc(), "key").unwrap_or(Doc::empty());
+    let uuid = collection.get("uuid").unwrap_or(ValueRef::Null);
+    let stamp = match collection.get("timestamp") {
+        Some(ValueRef::Timestamp(stamp)) => stamp,
+        _ => now(),
+    };
+    let highest: DocBuf = key.iter().map(|(path, _)| (path, ValueRef::MaxKey)).collect();
+    let highs = owners.iter().skip(1).map(|(low, _)| low).chain([&highest]);
+    let chunks: Vec<DocBuf> = owners
+        .iter()
+        .zip(highs)
+        .enumerate()
+        .map(|(at, ((low, shard), high))| chunk(uuid, low.as_doc(), high.as_doc(), shard, (1, at as u32), stamp))
+        .collect();
+    assert_eq!(chunks.len(), owners.len(), "one chunk for each lower bound");
+    chunks
 }
 
 fn chunk(uuid: ValueRef<'_>, min: Doc<'_>, max: Doc<'_>, shard: &str, version: (u32, u32), since: Timestamp) -> DocBuf {
@@ -599,7 +660,9 @@ mod tests {
     #[test]
     fn keys_are_checked() {
         let code = |key: &str| {
-            checked_key(doc(&format!("{{shardCollection: 'd.c', key: {key}}}")).as_doc()).map_err(|e| e.code.0).err()
+            checked_key("shardCollection", doc(&format!("{{shardCollection: 'd.c', key: {key}}}")).as_doc())
+                .map_err(|e| e.code.0)
+                .err()
         };
         for key in ["{a: 1}", "{a: 1.0, 'b.c': Long(1)}", "{a: 'hashed'}", "{a: 1, b: 'hashed'}"] {
             assert_eq!(code(key), None, "{key}");

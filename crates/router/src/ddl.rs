@@ -30,7 +30,8 @@ impl Request<'_> {
                 Ok(Answer::Reply(self.forward_to(routing, shard)?))
             }
             Routing::Sharded(table, _) => {
-                if self.routed.info.name == "createIndexes" {
+                if table.unsplittable {
+                } else if self.routed.info.name == "createIndexes" {
                     self.check_unique(table)?;
                 } else {
                     self.check_dropped(table)?;
@@ -71,7 +72,7 @@ impl Request<'_> {
         replies.iter().for_each(|(shard, reply)| {
             shards.append(&shard.name, &fields::passed(reply));
         });
-        let mut reply = DocBuf::new().with("sharded", true).with("ns", table.namespace.as_str());
+        let mut reply = DocBuf::new().with("sharded", !table.unsplittable).with("ns", table.namespace.as_str());
         for name in ["size", "count", "storageSize", "totalIndexSize", "totalSize"] {
             reply.append(name, sum(name));
         }

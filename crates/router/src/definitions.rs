@@ -20,7 +20,11 @@ pub(crate) fn first_batch(reply: Doc<'_>) -> Result<Vec<Doc<'_>>> {
 
 /// Creates a collection or view as `listCollections` shows it, if it does not exist.
 pub(crate) fn create_like(listed: Doc<'_>, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
-    let name = fields::string(listed, "name").unwrap_or_default();
+    create_named(listed, fields::string(listed, "name").unwrap_or_default(), db, to, interrupt)
+}
+
+/// Like [`create_like`], under another name.
+pub(crate) fn create_named(listed: Doc<'_>, name: &str, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
     let mut create = DocBuf::new().with("create", name);
     for (option, value) in fields::document(listed, "options").iter().flat_map(|options| options.iter()) {
         create.append(option, value);

@@ -27,6 +27,13 @@ pub(crate) fn array<'d>(doc: Doc<'d>, name: &str) -> Option<Array<'d>> {
     }
 }
 
+pub(crate) fn binary<'d>(doc: Doc<'d>, name: &str) -> Option<&'d [u8]> {
+    match doc.get(name) {
+        Some(ValueRef::Binary { bytes, .. }) => Some(bytes),
+        _ => None,
+    }
+}
+
 pub(crate) fn number_of(value: ValueRef<'_>) -> Option<f64> {
     match value {
         ValueRef::Int32(value) => Some(value.into()),

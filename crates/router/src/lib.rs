@@ -24,6 +24,7 @@
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `definitions` | collections and indexes as shards list them, and their copies |
 //! | `moves` | moves of chunks between shards |
+//! | `reshard` | another shard key for a collection |
 //! | `throttle` | the pace of a move, by the latencies of clients |
 //! | `balancer/` | the balancer, which is on the config servers |
 
@@ -44,6 +45,7 @@ mod moves;
 mod on_behalf;
 mod operations;
 mod read;
+mod reshard;
 mod rows;
 mod shard;
 mod shard_key_update;

@@ -24,13 +24,13 @@ use crate::throttle::{SLICE, Sum, Throttle};
 use crate::{Request, fields};
 
 /// The gate closes when a round of changes had no more than this.
-const FEW_CHANGES: usize = 64;
-const ROUNDS_MAX: u32 = 1000;
+pub(crate) const FEW_CHANGES: usize = 64;
+pub(crate) const ROUNDS_MAX: u32 = 1000;
 /// Longest wait for a range that is being deleted on the recipient, and for writers that do not end.
-const BUSY_MAX: Duration = Duration::from_secs(600);
-const NAP: Duration = Duration::from_millis(50);
+pub(crate) const BUSY_MAX: Duration = Duration::from_secs(600);
+pub(crate) const NAP: Duration = Duration::from_millis(50);
 /// Steps that are not to be left half done continue for this long, whatever the client does.
-const FINISH_MAX: Duration = Duration::from_secs(60);
+pub(crate) const FINISH_MAX: Duration = Duration::from_secs(60);
 
 /// A range on its way.
 struct Move<'r> {
@@ -88,6 +88,7 @@ impl<'r> Request<'r> {
         let body = self.body();
         let (min, max) = (fields::document(body, "min"), fields::document(body, "max"));
         let guard = self.lock_for_move(namespace)?;
+        self.end_dead_resharding(namespace)?;
         let mut table = self.sharded(namespace)?;
         for bound in [min, max].into_iter().flatten() {
             check_names(&table, bound)?;
@@ -123,7 +124,31 @@ impl<'r> Request<'r> {
         self.move_to(&guard, table, &chunk, to)
     }
 
-    fn lock_for_move(&self, namespace: &str) -> Result<Guard<'r>> {
+    /// `moveCollection`: a collection that is not sharded, from one shard to another.
+    pub(crate) fn move_collection(&self) -> Result<DocBuf> {
+        let (namespace, to) = (self.text("moveCollection")?, self.text("toShard")?);
+        let parsed = arbor_store::Namespace::parse(namespace)?;
+        if matches!(parsed.db(), "admin" | "local" | "config") || parsed.is_system() {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, format!("cannot move the collection {namespace}")));
+        }
+        let to = self.shard_to_fill(to)?;
+        let guard = self.lock_for_move(namespace)?;
+        self.end_dead_resharding(namespace)?;
+        let table = match self.tracked(namespace)? {
+            Some(table) if !table.unsplittable => {
+                let text = "moveCollection can only be called on an unsharded collection";
+                return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+            }
+            Some(table) => table,
+            None => self.track(&parsed)?,
+        };
+        let lowest = DocBuf::new().with("_id", ValueRef::MinKey);
+        let chunk = self.chunk_with(&table, lowest.as_doc())?;
+        self.move_to(&guard, table, &chunk, &to.name)?;
+        Ok(DocBuf::new())
+    }
+
+    pub(crate) fn lock_for_move(&self, namespace: &str) -> Result<Guard<'r>> {
         let held = || {
             let text = format!("Unable to move a range of {namespace}: another operation on it is in progress");
             Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text)
@@ -135,7 +160,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    fn move_to(&self, guard: &Guard<'_>, table: Arc<Table>, chunk: &DocBuf, to: &str) -> Result<DocBuf> {
+    pub(crate) fn move_to(&self, guard: &Guard<'_>, table: Arc<Table>, chunk: &DocBuf, to: &str) -> Result<DocBuf> {
         let (begun, interrupt) = (Instant::now(), self.interrupt());
         let to = self.catalog().shard(to, interrupt)?;
         let own = chunk.as_doc();
@@ -202,7 +227,9 @@ impl<'r> Request<'r> {
             if row.get("pending").is_none() {
                 continue;
             }
-            let owned = table.shard_of(bytes) == shard.name;
+            // an operation on all documents of the shard, of the collection as it still is
+            let is_whole = row.get("whole").is_some();
+            let owned = is_whole || table.shard_of(bytes) == shard.name;
             if owned {
                 kept.push(id)
             } else {
@@ -511,14 +538,14 @@ impl Move<'_> {
     }
 }
 
-fn list(reply: Doc<'_>, name: &str) -> Vec<DocBuf> {
+pub(crate) fn list(reply: Doc<'_>, name: &str) -> Vec<DocBuf> {
     let values = fields::array(reply, name);
     let values = values.iter().flat_map(|values| values.iter());
     values.filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None }).collect()
 }
 
 /// Repeats what fails, until the time is over.
-fn retried<T>(interrupt: &Interrupt, mut step: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retried<T>(interrupt: &Interrupt, mut step: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match step() {
             Err(error) if interrupt.check().is_err() => return Err(error),

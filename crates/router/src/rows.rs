@@ -175,7 +175,7 @@ impl Merge {
         Merge { streams, order, skip, limit }
     }
 
-    fn pull(&mut self, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
+    pub(crate) fn pull(&mut self, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
         let Some(order) = &self.order else {
             while let Some(stream) = self.streams.last_mut() {
                 if stream.fill(interrupt)? {

@@ -17,6 +17,8 @@ pub(crate) struct Table {
     /// As the user gave it.
     pub key: DocBuf,
     pub unique: bool,
+    /// It is one chunk, which stays whole, and is not shown as sharded.
+    pub unsplittable: bool,
     pub epoch: ObjectId,
     pub timestamp: Timestamp,
     /// Value of `config.chunks.uuid`.
@@ -47,6 +49,7 @@ impl Table {
             namespace: namespace.to_owned(),
             key: key.to_buf(),
             unique: fields::is_true(collection, "unique"),
+            unsplittable: fields::is_true(collection, "unsplittable"),
             epoch: fields::object_id(collection, "lastmodEpoch").ok_or_else(|| broken(namespace, "it has no epoch"))?,
             timestamp,
             uuid,
@@ -56,6 +59,24 @@ impl Table {
             shards: Vec::new(),
             versions: Vec::new(),
         })
+    }
+
+    /// Returns a table without chunks, which says what the keys of documents are.
+    pub(crate) fn of_key(namespace: &str, key: &DocBuf) -> Table {
+        Table {
+            namespace: namespace.to_owned(),
+            key: key.clone(),
+            unique: false,
+            unsplittable: false,
+            epoch: ObjectId([0; 12]),
+            timestamp: Timestamp { seconds: 0, increment: 0 },
+            uuid: Vec::new(),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            owners: Vec::new(),
+            shards: Vec::new(),
+            versions: Vec::new(),
+        }
     }
 
     /// Adds the next chunk, in the order of the key. `last_max`: the end of the one before.
@@ -164,6 +185,9 @@ impl Table {
 
     /// Returns the shards of all documents that can match, and whether the whole key is known.
     pub(crate) fn shards_for(&self, filter: &Filter) -> (Vec<&str>, bool) {
+        if self.unsplittable {
+            return (self.shards().collect(), true);
+        }
         let spans = shard_key_spans(filter, self.key.as_doc());
         let whole = matches!(spans.as_slice(), [only] if only.point);
         let mut owners: BTreeSet<u16> = BTreeSet::new();
@@ -191,13 +215,16 @@ impl Table {
     pub(crate) fn shards_for_filter(&self, filter: Doc<'_>, context: &Context) -> (Vec<&str>, bool) {
         match Filter::parse_query(filter, context) {
             Ok(filter) => self.shards_for(&filter),
-            Err(_) => (self.shards().collect(), false),
+            Err(_) => (self.shards().collect(), self.unsplittable),
         }
     }
 
     /// Returns the shard key of a document as a key of the table. Errors: there is an array at a field of it.
     pub(crate) fn key_of_document(&self, document: Doc<'_>) -> Result<Vec<u8>> {
         let mut builder = KeyBuilder::new();
+        if self.unsplittable {
+            return Ok(self.lowest());
+        }
         for (path, direction) in self.key.as_doc() {
             let value = fields::at_path(document, path).map_err(|()| {
                 let text = "Shard key cannot contain array values or array descendants.";

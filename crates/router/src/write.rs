@@ -325,7 +325,7 @@ impl Request<'_> {
         let upsert = fields::is_true(document, "upsert");
         let context = self.context(fields::document(document, "collation"));
         let (names, whole) = table.shards_for_filter(filter, &context);
-        if name == "updates" {
+        if name == "updates" && !table.unsplittable {
             match check_update(table, filter, document.get("u"), upsert, whole) {
                 Err(error) if error.code == Code::IMMUTABLE_FIELD && !multi && !upsert => {
                     progress.replies.push(self.update_and_move(routing, document)?);
@@ -414,7 +414,7 @@ impl Request<'_> {
                 return Ok(Answer::Reply(self.forward_to(routing, shard)?));
             };
             let (names, whole) = table.shards_for_filter(filter, &context);
-            if !fields::is_true(body, "remove") {
+            if !fields::is_true(body, "remove") && !table.unsplittable {
                 let checked = check_update(table, filter, body.get("update"), upsert, whole);
                 let is_projected = fields::document(body, "fields").is_some_and(|fields| !fields.is_empty());
                 match checked {

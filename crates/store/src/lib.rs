@@ -61,7 +61,7 @@ pub use index::text_keys::{TextKeys, prefix as text_prefix, text_key, text_score
 pub use index::usage::{CollectionUsage, Usage};
 pub use index::wildcard::Wildcard;
 pub use index::{Direction, FieldKind, Index, KeyField};
-pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
+pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, RESHARDING_PREFIX, check_database_name};
 pub use open_transaction::OpenTransaction;
 pub use read::cursor::{IndexCursor, RecordCursor};
 pub use read::record::{count, data_size, id_key, record};

@@ -27,6 +27,9 @@ pub struct Namespace {
 /// Begin of the names of the collections behind time series.
 pub(crate) const BUCKETS_PREFIX: &str = "system.buckets.";
 
+/// Begin of the names of the collections that are filled while a collection gets another shard key.
+pub const RESHARDING_PREFIX: &str = "system.resharding.";
+
 fn invalid<T>(namespace: impl Into<String>, reason: &'static str) -> Result<T> {
     Err(Error::InvalidNamespace { namespace: namespace.into(), reason })
 }
@@ -100,6 +103,11 @@ impl Namespace {
         self.collection().starts_with(BUCKETS_PREFIX)
     }
 
+    /// Returns true if it is to take the place of a collection that gets another shard key.
+    pub fn is_resharding(&self) -> bool {
+        self.collection().strip_prefix(RESHARDING_PREFIX).is_some_and(|rest| !rest.is_empty())
+    }
+
     /// Returns true if only the server writes it: collections for settings of the set, versions, and session listings.
     pub fn is_of_server(&self) -> bool {
         OF_SERVER.contains(&self.as_str())
@@ -110,7 +118,8 @@ impl Namespace {
         if self.collection().contains('$') {
             return invalid(self.as_str(), "the collection name holds '$'");
         }
-        if self.is_system() && !SYSTEM_ALLOWED.contains(&self.collection()) {
+        let is_allowed = SYSTEM_ALLOWED.contains(&self.collection()) || self.is_resharding();
+        if self.is_system() && !is_allowed {
             return invalid(self.as_str(), "the name prefix 'system.' is reserved");
         }
         Ok(())
@@ -161,6 +170,7 @@ mod tests {
     fn reserved_names_may_not_be_created() {
         let creatable = |name: &str| Namespace::parse(name).unwrap().check_creatable().is_ok();
         assert!(creatable("a.b") && creatable("a.system.js") && creatable("a.systems"));
+        assert!(creatable("a.system.resharding.1") && !creatable("a.system.resharding."));
         assert!(!creatable("a.system.indexes") && !creatable("a.$cmd") && !creatable("a.b$c"));
     }
 }

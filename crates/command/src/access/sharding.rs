@@ -32,6 +32,11 @@ pub(crate) fn move_chunk(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), MoveChunk);
 }
 
+/// Needs the right to give the collection another shard key.
+pub(crate) fn reshard(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), ReshardCollection);
+}
+
 pub(crate) fn move_primary(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_database(named(request), MoveChunk);
 }

@@ -246,7 +246,7 @@ fn numbers(reply: &DocBuf) -> Vec<u64> {
 /// Returns true if the chunks of a collection may be moved.
 fn is_enabled(collection: Doc<'_>) -> bool {
     let permits = collection.get("permitMigrations").is_none() || fields::is_true(collection, "permitMigrations");
-    permits && !fields::is_true(collection, "noBalance")
+    permits && !fields::is_true(collection, "noBalance") && !fields::is_true(collection, "unsplittable")
 }
 
 /// Returns the size of chunks where a collection does not say another.
@@ -283,6 +283,7 @@ mod tests {
             ("{noBalance: false}", true),
             ("{noBalance: true}", false),
             ("{permitMigrations: false}", false),
+            ("{unsplittable: true}", false),
         ] {
             assert_eq!(is_enabled(doc(text).as_doc()), expected, "{text}");
         }

@@ -107,13 +107,25 @@ impl Store {
 
     /// Returns what was dropped.
     pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        self.drop_checked(namespace, true)
+    }
+
+    /// Drops a collection without a note: its documents are on other shards.
+    pub fn drop_unnoted(&self, namespace: &Namespace) -> Result<()> {
+        self.drop_checked(namespace, false).map(drop)
+    }
+
+    fn drop_checked(&self, namespace: &Namespace, noted: bool) -> Result<Arc<Collection>> {
         let (collection, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
         self.switches.break_off(&collection);
         self.builds.break_off(&collection, COLLECTION_DROPPED);
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
-        drop_collection(&mut txn, &collection)?;
+        match noted {
+            true => drop_collection(&mut txn, &collection)?,
+            false => remove_collection(&mut txn, &collection),
+        }
         self.commit_change(txn, |catalogue| catalogue.remove(namespace))?;
         Ok(collection)
     }
@@ -147,11 +159,22 @@ impl Store {
     /// Gives the collection another name, maybe in another database. A target that exists is dropped if asked for.
     pub fn rename(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
         self.check_name(to)?;
-        self.rename_checked(from, to, drop_target)
+        self.rename_checked(from, to, drop_target, true)
     }
 
-    /// Like `rename`, to any name.
-    pub(crate) fn rename_checked(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
+    /// Puts a collection in the place of another one, which is dropped, without notes: streams do not show it.
+    pub fn replace_unnoted(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        self.rename_checked(from, to, true, false)
+    }
+
+    /// Like `rename`, to any name, and without notes if it is not to be `noted`.
+    pub(crate) fn rename_checked(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        noted: bool,
+    ) -> Result<()> {
         if from == to {
             return Err(Error::IllegalOperation("Can't rename a collection to itself".into()));
         }
@@ -181,9 +204,11 @@ impl Store {
                 self.switches.break_off(target);
                 self.builds.break_off(target, COLLECTION_DROPPED);
                 let records = count(&txn, target)?;
-                noting::renamed(&mut txn, source, to, Some((target, records)));
+                if noted {
+                    noting::renamed(&mut txn, source, to, Some((target, records)));
+                }
                 remove_collection(&mut txn, target);
-            } else {
+            } else if noted {
                 noting::renamed(&mut txn, source, to, None);
             }
             let renamed = Collection { namespace: to.clone(), ..source.copy() };

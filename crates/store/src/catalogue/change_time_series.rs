@@ -69,7 +69,7 @@ impl Store {
     pub fn replace_time_series(&self, from: &Namespace, to: &Namespace) -> Result<()> {
         let buckets =
             |series: &Namespace| self.buckets_of(series).ok_or_else(|| Error::NamespaceNotFound(series.clone()));
-        self.rename_checked(&buckets(from)?.namespace, &buckets(to)?.namespace, true)?;
+        self.rename_checked(&buckets(from)?.namespace, &buckets(to)?.namespace, true, true)?;
         self.drop_view(from).map(drop)
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod sizes;
 
 use arbor_bson::{Code, DocBuf, ObjectId, ValueRef};
+use arbor_store::Namespace;
 
 use crate::call::Call;
 use crate::{Error, Result};
@@ -22,6 +23,33 @@ pub(crate) fn set_ownership(call: &mut Call<'_>) -> Result<()> {
         ids.filter_map(|id| if let ValueRef::ObjectId(id) = id { Some(id) } else { None }).collect()
     };
     call.server.set_ownership(name, (state, version), &ids("kept"), &ids("dropped"))
+}
+
+/// `_shardsvrReplaceCollection`: puts a collection with another shard key in the place of the one before, which is dropped; without
+/// `with` this shard has no part of it any more. Once more, it does nothing. Streams do not show it.
+pub(crate) fn replace_collection(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["with"])?;
+    let server = call.server;
+    let namespace = Namespace::parse(call.field(call.info.name).string(call.target())?)?;
+    let with = call.optional("with").map(|value| call.field("with").string(value)).transpose()?;
+    let with = with.map(|name| Namespace::new(namespace.db(), name)).transpose()?;
+    if with.as_ref().is_some_and(|with| !with.is_resharding()) {
+        return Err(Error::bad_value("only a collection that is being filled can take the place of another one"));
+    }
+    let done = match &with {
+        Some(with) => server.database.store.replace_unnoted(with, &namespace),
+        None => server.database.store.drop_unnoted(&namespace),
+    };
+    match done {
+        Err(arbor_store::Error::NamespaceNotFound(_)) => {}
+        done => done?,
+    }
+    for name in [Some(&namespace), with.as_ref()].into_iter().flatten() {
+        server.forget_ranges(name.as_str())?;
+        server.usages.forget(name.as_str());
+    }
+    server.database.make_durable(arbor_txn::Durability::Journaled, None)?;
+    Ok(())
 }
 
 /// `_shardsvrJoin`: makes this server a part of a cluster, once and for all.

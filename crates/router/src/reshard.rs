@@ -1,0 +1,741 @@
+//! Another shard key for a collection, while clients read and write it.
+//!
+//! The router copies the documents of all shards (the donors) into a collection of another name on the shards that are to have them
+//! (the recipients), as it copies a chunk that moves, and puts it in the place of the old one.
+//!
+//! G1: until the config servers name the new key, by one transaction that also proves that this router still has the lock of the
+//! collection, the old collection is the collection: whatever ends before that leaves it as it is. G2: after it the new one is: the document
+//! in `config.collections` says which collection is to be put in its place (`resharding`), and requests are refused until that is done on all
+//! shards, by this router or by the one that finds the block. G3: `_id` is unique over all shards, else a document of one shard would take
+//! the place of another's; both collections have the same number of documents before the change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
+use arbor_command::{Error, Result};
+use arbor_query::Interrupt;
+use arbor_store::RESHARDING_PREFIX;
+use uuid::Uuid;
+
+use crate::administration::{Guard, renewal};
+use crate::chunks::{
+    Owners, check_unique_indexes, checked_key, new_chunks, new_collection, replacement, serves, transaction,
+};
+use crate::definitions::{create_named, first_batch, index_name};
+use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
+use crate::rows::{Merge, Order, SORT_KEY, Stream};
+use crate::shard::Shard;
+use crate::table::{Table, is_hashed, key_of_bound};
+use crate::throttle::{SLICE, Sum, Throttle};
+use crate::{Request, fields};
+
+/// Documents of each shard of which the first bounds of a range key are made.
+const SAMPLES: i32 = 1000;
+const OPERATIONS: &str = "reshardingOperations";
+
+/// The collection that is to be.
+pub(crate) struct Target {
+    pub key: DocBuf,
+    pub owners: Owners,
+    /// It stays on one shard, and is not shown as sharded.
+    pub unsplittable: bool,
+}
+
+struct Reshard<'r> {
+    request: &'r Request<'r>,
+    guard: &'r Guard<'r>,
+    /// Id of the operation, and of what leaves the donors.
+    id: ObjectId,
+    /// Id of what arrives: a shard may be both.
+    arrival: ObjectId,
+    old: Arc<Table>,
+    new: Table,
+    donors: Vec<Arc<Shard>>,
+    recipients: Vec<Arc<Shard>>,
+    /// Name of the new collection until it is the only one.
+    temporary: String,
+    /// Definitions of the indexes of the old collection.
+    indexes: Vec<DocBuf>,
+}
+
+/// Changes for each recipient.
+#[derive(Default)]
+struct Parts {
+    documents: Vec<DocBuf>,
+    deletes: Vec<DocBuf>,
+}
+
+impl<'r> Request<'r> {
+    /// `reshardCollection`
+    pub(crate) fn reshard_collection(&self) -> Result<DocBuf> {
+        let namespace = self.text("reshardCollection")?;
+        let body = self.body();
+        let key = checked_key("reshardCollection", body)?;
+        if fields::is_true(body, "unique") {
+            return Err(Error::bad_value("The 'unique' option of reshardCollection must be false"));
+        }
+        if fields::document(body, "collation")
+            .and_then(|own| fields::string(own, "locale"))
+            .is_some_and(|own| own != "simple")
+        {
+            return Err(Error::bad_value(
+                "The collation for reshardCollection must be {locale: 'simple'}, but found another one",
+            ));
+        }
+        if body.get("zones").is_some() {
+            let text = "reshardCollection with zones is not supported yet: define them when it has ended";
+            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
+        }
+        let guard = self.lock_for_move(namespace)?;
+        self.end_dead_resharding(namespace)?;
+        let table = self.sharded(namespace)?;
+        if table.key.as_bytes() == key.as_bytes() && !fields::is_true(body, "forceRedistribution") {
+            return Ok(DocBuf::new());
+        }
+        let owners = self.owners_of_new_key(&table, &key)?;
+        self.reshard(&guard, table, Target { key, owners, unsplittable: false })?;
+        Ok(DocBuf::new())
+    }
+
+    /// `unshardCollection`
+    pub(crate) fn unshard_collection(&self) -> Result<DocBuf> {
+        let namespace = self.text("unshardCollection")?;
+        let to = self.body().get("toShard").map(|_| self.text("toShard")).transpose()?;
+        let guard = self.lock_for_move(namespace)?;
+        self.end_dead_resharding(namespace)?;
+        let table = self.sharded(namespace)?;
+        let to = match to {
+            Some(to) => self.shard_to_fill(to)?.name.clone(),
+            // where most of it is already
+            None => self.largest_part(&table)?,
+        };
+        let key = DocBuf::new().with("_id", 1i32);
+        let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), to)];
+        self.reshard(&guard, table, Target { key, owners, unsplittable: true })?;
+        Ok(DocBuf::new())
+    }
+
+    /// Shards a collection that is on a chosen shard.
+    pub(crate) fn shard_again(&self, namespace: &str, key: DocBuf) -> Result<()> {
+        let guard = self.lock_for_move(namespace)?;
+        self.end_dead_resharding(namespace)?;
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
+        let table = self.tracked(namespace)?.ok_or_else(missing)?;
+        let owners = self.owners_of_new_key(&table, &key)?;
+        self.reshard(&guard, table, Target { key, owners, unsplittable: false })
+    }
+
+    /// `commitReshardCollection`: an operation commits as soon as it can.
+    pub(crate) fn commit_resharding(&self) -> Result<DocBuf> {
+        self.resharding_of(self.text("commitReshardCollection")?).map(|_| DocBuf::new())
+    }
+
+    /// `abortReshardCollection`, `abortUnshardCollection` and `abortMoveCollection`
+    pub(crate) fn abort_resharding(&self, command: &str) -> Result<DocBuf> {
+        let namespace = self.text(command)?;
+        let operation = self.resharding_of(namespace)?;
+        let aborted = operation.with("abort", true);
+        self.catalog().put(OPERATIONS, &aborted, self.interrupt())?;
+        let id = aborted.get("_id").unwrap_or(ValueRef::Null);
+        let until = Instant::now() + FINISH_MAX;
+        while self.catalog().read_one(OPERATIONS, id, self.interrupt())?.is_some() {
+            self.interrupt().check()?;
+            // its router has ended
+            if let Some(_guard) = self.try_lock_as(namespace, true)? {
+                self.end_dead_resharding(namespace)?;
+            }
+            if Instant::now() > until {
+                return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, "the operation did not end in time"));
+            }
+            std::thread::sleep(NAP);
+        }
+        match self.has_uuid(namespace, aborted.as_doc(), self.interrupt())? {
+            true => {
+                Err(Error::new(Code::RESHARD_COLLECTION_COMMITTED, "Can't abort resharding operation after commit"))
+            }
+            false => Ok(DocBuf::new()),
+        }
+    }
+
+    fn resharding_of(&self, namespace: &str) -> Result<DocBuf> {
+        let found = self.catalog().read(OPERATIONS, &DocBuf::new().with("ns", namespace), "_id", self.interrupt())?;
+        let none = || {
+            let text = format!("Could not find active resharding operation for collection {namespace}");
+            Error::new(Code::NO_SUCH_RESHARD_COLLECTION, text)
+        };
+        found.into_iter().next().ok_or_else(none)
+    }
+
+    /// Returns a shard that may be given documents.
+    pub(crate) fn shard_to_fill(&self, name: &str) -> Result<Arc<Shard>> {
+        let shard = self.catalog().shard(name, self.interrupt())?;
+        let own = self.catalog().read_one("shards", name.into(), self.interrupt())?.unwrap_or_default();
+        match fields::is_true(own.as_doc(), "draining") {
+            true => Err(Error::new(Code::SHARD_NOT_FOUND, format!("Shard {name} is currently draining"))),
+            false => Ok(shard),
+        }
+    }
+
+    fn largest_part(&self, table: &Table) -> Result<String> {
+        let (db, name) = table.namespace.split_once('.').unwrap_or_default();
+        let mut largest = (0, String::new());
+        for shard in self.shards_named(&table.shards().collect::<Vec<_>>())? {
+            let documents = count(&shard, db, name, self.interrupt())?;
+            if (documents, &shard.name) > (largest.0, &largest.1) {
+                largest = (documents, shard.name.clone());
+            }
+        }
+        Ok(self.shard_to_fill(&largest.1)?.name.clone())
+    }
+
+    /// Returns the lower bounds of the first chunks of a new key, with their shards.
+    fn owners_of_new_key(&self, table: &Table, key: &DocBuf) -> Result<Owners> {
+        let draining = self.catalog().read("shards", &DocBuf::new().with("draining", true), "_id", self.interrupt())?;
+        let mut shards = self.catalog().refresh_shards(self.interrupt())?;
+        shards.retain(|shard| !draining.iter().any(|own| fields::string(own.as_doc(), "_id") == Some(&shard.name)));
+        if shards.is_empty() {
+            return Err(Error::new(Code::SHARD_NOT_FOUND, "all shards are draining"));
+        }
+        let asked = match self.body().get("numInitialChunks") {
+            Some(value) => match fields::number_of(value) {
+                Some(n) if (1.0..=10_000.0).contains(&n) => n as usize,
+                _ => return Err(Error::bad_value("numInitialChunks must be between 1 and 10000")),
+            },
+            None => shards.len(),
+        };
+        let lowest: DocBuf = key.as_doc().iter().map(|(path, _)| (path, ValueRef::MinKey)).collect();
+        let mut lows: BTreeMap<Vec<u8>, DocBuf> = BTreeMap::new();
+        if key.as_doc().first().is_some_and(|(_, direction)| is_hashed(direction)) {
+            for point in crate::chunks::hash_points(asked as i64) {
+                let values = std::iter::once(ValueRef::Int64(point)).chain(std::iter::repeat(ValueRef::MinKey));
+                let bound: DocBuf = key.as_doc().iter().zip(values).map(|((path, _), value)| (path, value)).collect();
+                lows.insert(key_of_bound(bound.as_doc()), bound);
+            }
+        } else {
+            let bounds = self.sampled_bounds(table, key)?;
+            let places = (1..asked).map(|at| at * bounds.len() / asked);
+            lows.extend(places.filter_map(|at| bounds.get(at).cloned()));
+        }
+        lows.insert(key_of_bound(lowest.as_doc()), lowest);
+        // neighbours stay together
+        let (count, last) = (lows.len(), shards.len() - 1);
+        let owner = |at: usize| shards.get((at * shards.len() / count).min(last)).map(|shard| shard.name.clone());
+        Ok(lows.into_values().enumerate().filter_map(|(at, low)| Some((low, owner(at)?))).collect())
+    }
+
+    /// Returns keys of a sample of the documents, in their order.
+    fn sampled_bounds(&self, table: &Table, key: &DocBuf) -> Result<Vec<(Vec<u8>, DocBuf)>> {
+        let (db, name) = table.namespace.split_once('.').unwrap_or_default();
+        let parser = Table::of_key(&table.namespace, key);
+        let sample = DocBuf::new().with("$sample", &DocBuf::new().with("size", SAMPLES));
+        let fields: DocBuf = key.as_doc().iter().map(|(path, _)| (path, ValueRef::Int32(1))).collect();
+        let pipeline: ArrayBuf = [sample, DocBuf::new().with("$project", &fields)].iter().collect();
+        let cursor = DocBuf::new().with("batchSize", SAMPLES);
+        let command = DocBuf::new().with("aggregate", name).with("pipeline", &pipeline).with("cursor", &cursor);
+        let mut bounds = BTreeMap::new();
+        for shard in self.shards_named(&table.shards().collect::<Vec<_>>())? {
+            let reply = shard.call(db, &command, self.interrupt())?;
+            let mut stream = Stream::begin(shard.clone(), reply.as_doc(), Doc::empty(), None)?;
+            while let Some(document) = stream.pull(self.interrupt())? {
+                let bound = parser.bound_of_document(document.as_doc())?;
+                bounds.insert(key_of_bound(bound.as_doc()), bound);
+            }
+        }
+        Ok(bounds.into_iter().collect())
+    }
+
+    /// Rebuilds a collection by another key. Requires the lock of its name.
+    fn reshard(&self, guard: &Guard<'_>, old: Arc<Table>, target: Target) -> Result<()> {
+        let id = arbor_protocol::topology::new_object_id();
+        let (uuid, namespace) = (Uuid::new_v4(), old.namespace.clone());
+        let collection = new_collection(&namespace, uuid, &target.key, false, target.unsplittable);
+        let chunks = new_chunks(&collection, &target.owners);
+        let mut new = Table::begin(&namespace, collection.as_doc())?;
+        let mut last = Vec::new();
+        chunks.iter().try_for_each(|chunk| new.push(chunk.as_doc(), &mut last))?;
+        let new = new.finish(&last)?;
+        let temporary = format!("{RESHARDING_PREFIX}{uuid}");
+        let operation = DocBuf::new()
+            .with("_id", ValueRef::ObjectId(id))
+            .with("ns", namespace.as_str())
+            .with("uuid", ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() })
+            .with("temporary", temporary.as_str())
+            .with("startedAt", ValueRef::DateTime(arbor_protocol::log::now_ms()));
+        let reshard = Reshard {
+            request: self,
+            guard,
+            id,
+            arrival: arbor_protocol::topology::new_object_id(),
+            donors: self.shards_named(&old.shards().collect::<Vec<_>>())?,
+            recipients: self.shards_named(&new.shards().collect::<Vec<_>>())?,
+            indexes: Vec::new(),
+            old,
+            new,
+            temporary,
+        };
+        self.catalog().insert(OPERATIONS, &[operation], self.interrupt())?;
+        reshard.run(&collection, &chunks)
+    }
+
+    /// Ends what routers that have ended left of operations on a collection. Requires the lock of its name.
+    pub(crate) fn end_dead_resharding(&self, namespace: &str) -> Result<()> {
+        let filter = DocBuf::new().with("ns", namespace);
+        for operation in self.catalog().read(OPERATIONS, &filter, "_id", self.interrupt())? {
+            self.finish_replacing(namespace)?;
+            let temporary = fields::string(operation.as_doc(), "temporary").unwrap_or_default();
+            self.give_resharding_up(namespace, temporary, operation.as_doc(), self.interrupt())?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the collection is the one that an operation makes.
+    fn has_uuid(&self, namespace: &str, operation: Doc<'_>, interrupt: &Interrupt) -> Result<bool> {
+        let now = self.catalog().read_one("collections", namespace.into(), interrupt)?;
+        Ok(now.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == fields::binary(operation, "uuid")))
+    }
+
+    /// Removes a collection that is not to take the place of another one any more.
+    fn give_resharding_up(
+        &self,
+        namespace: &str,
+        temporary: &str,
+        operation: Doc<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        assert!(temporary.starts_with(RESHARDING_PREFIX), "nothing else is dropped");
+        let (db, _) = namespace.split_once('.').unwrap_or_default();
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        for shard in &shards {
+            match shard.call(db, &DocBuf::new().with("drop", temporary), interrupt) {
+                Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
+                other => drop(other?),
+            }
+            let name = format!("{db}.{temporary}");
+            let command = DocBuf::new().with("_shardsvrSetOwnership", name.as_str()).with("state", "none");
+            shard.call("admin", &command, interrupt)?;
+        }
+        // a collection that was put in its place has these chunks
+        if !self.has_uuid(namespace, operation, interrupt)? {
+            let uuid = operation.get("uuid").unwrap_or(ValueRef::Null);
+            self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
+        }
+        let id: DocBuf = operation.get("_id").into_iter().map(|id| ("_id", id)).collect();
+        self.catalog().delete(OPERATIONS, &id, interrupt)
+    }
+
+    /// Puts a collection with a new key in the place of the old one on all shards, if the config servers say that it is to be (G2). Requires the
+    /// lock of its name.
+    pub(crate) fn finish_replacing(&self, namespace: &str) -> Result<()> {
+        let interrupt = self.interrupt();
+        let Some(collection) = self.catalog().read_one("collections", namespace.into(), interrupt)? else {
+            return Ok(());
+        };
+        let Some(resharding) = fields::document(collection.as_doc(), "resharding") else { return Ok(()) };
+        let (db, _) = namespace.split_once('.').unwrap_or_default();
+        let temporary = fields::string(resharding, "temporary").unwrap_or_default();
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        self.catalog().forget(db, namespace);
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
+        let table = self.catalog().table(namespace, interrupt)?.ok_or_else(missing)?;
+        self.set_ownership(&shards, namespace, "blocked", None)?;
+        for shard in &shards {
+            let mut replace = DocBuf::new().with("_shardsvrReplaceCollection", namespace);
+            if table.shards().any(|own| own == shard.name) {
+                replace.append("with", temporary);
+            }
+            shard.call("admin", &replace, interrupt)?;
+        }
+        let before = resharding.get("before").unwrap_or(ValueRef::Null);
+        self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
+        let done = fields::without(collection.as_doc(), &["resharding"]);
+        self.catalog().put("collections", &done, interrupt)?;
+        let version = |shard: &str| table.version_for(shard);
+        self.set_ownership(&shards, namespace, "collection", Some(&version))?;
+        let filter = DocBuf::new().with("uuid", done.get("uuid").unwrap_or(ValueRef::Null));
+        for shard in &shards {
+            let name = format!("{db}.{temporary}");
+            let command = DocBuf::new().with("_shardsvrSetOwnership", name.as_str()).with("state", "none");
+            shard.call("admin", &command, interrupt)?;
+        }
+        self.catalog().delete(OPERATIONS, &filter, interrupt)?;
+        self.catalog().forget(db, namespace);
+        Ok(())
+    }
+}
+
+impl Reshard<'_> {
+    fn db(&self) -> &str {
+        self.old.namespace.split_once('.').map_or("", |(db, _)| db)
+    }
+
+    fn name(&self) -> &str {
+        self.old.namespace.split_once('.').map_or("", |(_, name)| name)
+    }
+
+    /// Full name of the new collection until it is the only one.
+    fn temporary_namespace(&self) -> String {
+        format!("{}.{}", self.db(), self.temporary)
+    }
+
+    fn run(mut self, collection: &DocBuf, chunks: &[DocBuf]) -> Result<()> {
+        let (request, namespace) = (self.request, self.old.namespace.clone());
+        let prepared = self.prepare(chunks).and_then(|()| self.copy()).and_then(|()| self.close());
+        let committed = prepared.and_then(|()| self.last_changes()).and_then(|()| self.commit(collection));
+        if let Err(error) = committed {
+            // a commit of which the reply was lost may have succeeded; the requests that wait find out, if it is not known
+            if !self.is_committed()? {
+                self.give_up()?;
+                return Err(error);
+            }
+        }
+        let finish = request.router.within(FINISH_MAX);
+        retried(&finish, || request.finish_replacing(&namespace))
+    }
+
+    fn of_old(&self, name: &str) -> DocBuf {
+        DocBuf::new().with(name, self.old.namespace.as_str()).with("id", ValueRef::ObjectId(self.id))
+    }
+
+    fn of_new(&self, name: &str) -> DocBuf {
+        DocBuf::new().with(name, self.temporary_namespace().as_str()).with("id", ValueRef::ObjectId(self.arrival))
+    }
+
+    fn check(&self) -> Result<()> {
+        self.request.interrupt().check()?;
+        self.guard.renew(self.request.interrupt())?;
+        let operation =
+            self.request.catalog().read_one(OPERATIONS, ValueRef::ObjectId(self.id), self.request.interrupt())?;
+        match operation.is_none_or(|own| fields::is_true(own.as_doc(), "abort")) {
+            true => Err(Error::new(Code::RESHARD_COLLECTION_ABORTED, "the operation was aborted")),
+            false => Ok(()),
+        }
+    }
+
+    fn prepare(&mut self, chunks: &[DocBuf]) -> Result<()> {
+        let (request, interrupt) = (self.request, self.request.interrupt());
+        self.wait_for_ranges()?;
+        self.check_ids()?;
+        let donor = self.donors.first().ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "no shard has a chunk"))?;
+        let (db, name) = (self.db(), self.name());
+        let filter = DocBuf::new().with("name", name);
+        let listed = donor.call(db, &DocBuf::new().with("listCollections", 1i32).with("filter", &filter), interrupt)?;
+        let listed = first_batch(listed.as_doc())?.into_iter().next().map(Doc::to_buf);
+        let listed = listed.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_FOUND, "the collection was dropped"))?;
+        let indexes = indexes_of(donor, db, name, interrupt)?;
+        let definitions: Vec<Doc<'_>> = indexes.iter().map(DocBuf::as_doc).collect();
+        if !self.new.unsplittable {
+            check_unique_indexes(&definitions, self.new.key.as_doc())?;
+        }
+        let mut to_build: Vec<DocBuf> =
+            indexes.iter().filter(|index| index.get("key").is_some_and(|key| !is_id(key))).cloned().collect();
+        if !definitions.iter().any(|index| serves(*index, self.new.key.as_doc())) {
+            let name = index_name(self.new.key.as_doc());
+            to_build.push(DocBuf::new().with("v", 2i32).with("key", &self.new.key).with("name", name.as_str()));
+        }
+        for shard in &self.recipients {
+            create_named(listed.as_doc(), &self.temporary, db, shard, interrupt)?;
+            if !to_build.is_empty() {
+                let create = DocBuf::new().with("createIndexes", self.temporary.as_str());
+                shard.call(db, &create.with("indexes", &to_build.iter().collect::<ArrayBuf>()), interrupt)?;
+            }
+        }
+        let temporary = self.temporary_namespace();
+        let version = |shard: &str| self.new.version_for(shard);
+        request.set_ownership(&self.recipients, &temporary, "collection", Some(&version))?;
+        for shard in &self.recipients {
+            shard.call("admin", &whole_range(self.of_new("_shardsvrMoveIn"), &self.new.key), interrupt)?;
+        }
+        for shard in &self.donors {
+            request.settle(&self.old, shard, interrupt)?;
+            let begin = whole_range(self.of_old("_shardsvrMoveOut"), &self.old.key).with("whole", true);
+            shard.call("admin", &begin, interrupt)?;
+        }
+        request.catalog().insert("chunks", chunks, interrupt)?;
+        self.indexes = indexes;
+        Ok(())
+    }
+
+    /// Waits until no document is on a shard that does not own it.
+    fn wait_for_ranges(&self) -> Result<()> {
+        let (interrupt, until) = (self.request.interrupt(), Instant::now() + BUSY_MAX);
+        let ask = DocBuf::new().with("_shardsvrMoveRanges", self.old.namespace.as_str());
+        for shard in &self.donors {
+            self.request.settle(&self.old, shard, interrupt)?;
+            while !list(shard.call("admin", &ask, interrupt)?.as_doc(), "ranges").is_empty() {
+                self.check()?;
+                if Instant::now() > until {
+                    let text = format!("documents of {} that have moved were not deleted in time", self.old.namespace);
+                    return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, text));
+                }
+                std::thread::sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a collection that has one `_id` twice (G3).
+    fn check_ids(&self) -> Result<()> {
+        let (interrupt, id) = (self.request.interrupt(), DocBuf::new().with("_id", 1i32));
+        if self.donors.len() < 2 {
+            return Ok(());
+        }
+        let shown = id.clone().with(SORT_KEY, &DocBuf::new().with("$meta", "sortKey"));
+        let find = DocBuf::new().with("find", self.name()).with("projection", &shown).with("sort", &id);
+        let begin = |shard: &Arc<Shard>| {
+            let reply = shard.call(self.db(), &find, interrupt)?;
+            Stream::begin(shard.clone(), reply.as_doc(), Doc::empty(), None)
+        };
+        let streams = self.donors.iter().map(begin).collect::<Result<Vec<Stream>>>()?;
+        let order = Order { descending: vec![false], collation: arbor_lang::Collation::simple() };
+        let mut merged = Merge::new(streams, Some(order), 0, None);
+        let mut last: Option<DocBuf> = None;
+        let mut checked = Instant::now();
+        while let Some(document) = merged.pull(interrupt)? {
+            if last.as_ref().is_some_and(|last| last.as_bytes() == document.as_bytes()) {
+                let text = format!("{} has the document {} on several shards", self.old.namespace, document.as_doc());
+                return Err(Error::new(Code::DUPLICATE_KEY, text));
+            }
+            last = Some(document);
+            if checked.elapsed() > SLICE {
+                self.check()?;
+                checked = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<()> {
+        for donor in &self.donors {
+            self.copy_from(donor)?;
+        }
+        for _ in 0..ROUNDS_MAX {
+            self.check()?;
+            let mut changes = 0;
+            for donor in &self.donors {
+                let (sent, left) = self.send_changes(donor, self.request.interrupt())?;
+                changes += sent + left;
+            }
+            if changes <= FEW_CHANGES {
+                return Ok(());
+            }
+        }
+        Err(Error::new(Code::EXCEEDED_TIME_LIMIT, "the documents change faster than they are copied"))
+    }
+
+    fn copy_from(&self, donor: &Arc<Shard>) -> Result<()> {
+        let interrupt = self.request.interrupt();
+        let mut from: Option<Vec<u8>> = None;
+        let mut throttle = Throttle::default();
+        let (mut begun, mut before) = (Instant::now(), self.clients(donor)?);
+        loop {
+            let mut read = self.of_old("_shardsvrMoveRead");
+            if let Some(from) = &from {
+                read.append("from", ValueRef::Binary { subtype: 0, bytes: from });
+            }
+            let reply = donor.call("admin", &read, interrupt)?;
+            let mut parts: BTreeMap<String, Parts> = BTreeMap::new();
+            for document in list(reply.as_doc(), "documents") {
+                let shard = self.new.shard_of(&self.new.key_of_document(document.as_doc())?).to_owned();
+                parts.entry(shard).or_default().documents.push(document);
+            }
+            self.write(&parts, &[], interrupt)?;
+            match reply.get("next") {
+                Some(ValueRef::Binary { bytes, .. }) => from = Some(bytes.to_vec()),
+                _ => return Ok(()),
+            }
+            let work = begun.elapsed();
+            if work >= SLICE {
+                self.check()?;
+                let pause = throttle.pause_after(before, self.clients(donor)?, work);
+                std::thread::sleep(pause);
+                (begun, before) = (Instant::now(), self.clients(donor)?);
+            }
+        }
+    }
+
+    fn clients(&self, donor: &Shard) -> Result<Sum> {
+        let ask = DocBuf::new().with("_shardsvrMoveClients", self.old.namespace.as_str());
+        Ok(Sum::of(donor.call("admin", &ask, self.request.interrupt())?.as_doc()))
+    }
+
+    /// Sends each recipient its part, and all of them what retried writes need.
+    fn write(&self, parts: &BTreeMap<String, Parts>, sessions: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        let command = self.of_new("_shardsvrMoveWrite");
+        let (db, mut begun) = ("admin", Vec::new());
+        for shard in &self.recipients {
+            let none = Parts::default();
+            let part = parts.get(&shard.name).unwrap_or(&none);
+            let all = [("documents", &*part.documents), ("deletes", &*part.deletes), ("sessions", sessions)];
+            let sequences: Vec<(&str, &[DocBuf])> = all.into_iter().filter(|(_, some)| !some.is_empty()).collect();
+            if !sequences.is_empty() {
+                begun.push((shard, shard.begin(db, &command, &sequences, interrupt), sequences.len()));
+            }
+        }
+        // every reply is read, whatever the others say
+        let replies: Vec<Result<DocBuf>> = begun
+            .into_iter()
+            .map(|(shard, sent, _)| {
+                let none = Parts::default();
+                let part = parts.get(&shard.name).unwrap_or(&none);
+                let all = [("documents", &*part.documents), ("deletes", &*part.deletes), ("sessions", sessions)];
+                let sequences: Vec<(&str, &[DocBuf])> = all.into_iter().filter(|(_, some)| !some.is_empty()).collect();
+                shard.end(sent, db, &command, &sequences, interrupt)
+            })
+            .collect();
+        replies.into_iter().try_for_each(|reply| reply.map(drop))
+    }
+
+    /// Sends what has changed on a donor; returns how much that was, and how much is known to be left.
+    fn send_changes(&self, donor: &Shard, interrupt: &Interrupt) -> Result<(usize, usize)> {
+        let reply = donor.call("admin", &self.of_old("_shardsvrMoveChanges"), interrupt)?;
+        let mut parts: BTreeMap<String, Parts> = BTreeMap::new();
+        let (documents, deletes) = (list(reply.as_doc(), "documents"), list(reply.as_doc(), "deletes"));
+        let sessions = list(reply.as_doc(), "sessions");
+        let sent = documents.len() + deletes.len() + sessions.len();
+        let mut remove = |id: ValueRef<'_>, but: &str| {
+            for shard in self.recipients.iter().filter(|shard| shard.name != but) {
+                parts.entry(shard.name.clone()).or_default().deletes.push(DocBuf::new().with("_id", id));
+            }
+        };
+        for key in &deletes {
+            key.get("_id").into_iter().for_each(|id| remove(id, ""));
+        }
+        let mut owned: Vec<(String, DocBuf)> = Vec::new();
+        for document in documents {
+            let shard = self.new.shard_of(&self.new.key_of_document(document.as_doc())?).to_owned();
+            // it may have had another key
+            document.get("_id").into_iter().for_each(|id| remove(id, &shard));
+            owned.push((shard, document));
+        }
+        for (shard, document) in owned {
+            parts.entry(shard).or_default().documents.push(document);
+        }
+        if sent > 0 {
+            self.write(&parts, &sessions, interrupt)?;
+        }
+        Ok((sent, usize::try_from(fields::int(reply.as_doc(), "left")).unwrap_or(0)))
+    }
+
+    /// Holds the writers of all donors.
+    fn close(&self) -> Result<()> {
+        let (interrupt, until) = (self.request.interrupt(), Instant::now() + BUSY_MAX);
+        loop {
+            self.check()?;
+            let mut closed = Vec::new();
+            let mut is_busy = false;
+            for donor in &self.donors {
+                let reply = donor.call("admin", &self.of_old("_shardsvrMoveClose"), interrupt)?;
+                if fields::is_true(reply.as_doc(), "busy") {
+                    is_busy = true;
+                    break;
+                }
+                closed.push(donor);
+            }
+            if !is_busy {
+                return Ok(());
+            }
+            // one of them may wait for a transaction that waits at another one
+            for donor in closed {
+                donor.call("admin", &self.of_old("_shardsvrMoveOpen"), interrupt)?;
+            }
+            if Instant::now() > until {
+                return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, "transactions that write the collection do not end"));
+            }
+            std::thread::sleep(NAP);
+            for donor in &self.donors {
+                self.send_changes(donor, interrupt)?;
+            }
+        }
+    }
+
+    fn last_changes(&self) -> Result<()> {
+        let interrupt = self.request.router.within(FINISH_MAX);
+        let (db, name) = (self.db(), self.name());
+        for donor in &self.donors {
+            while self.send_changes(donor, &interrupt)? != (0, 0) {}
+            let indexes = indexes_of(donor, db, name, &interrupt)?;
+            if !indexes.iter().map(DocBuf::as_bytes).eq(self.indexes.iter().map(DocBuf::as_bytes)) {
+                let text = "the indexes of the collection were changed meanwhile";
+                return Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text));
+            }
+        }
+        let sum = |shards: &[Arc<Shard>], name: &str| -> Result<i64> {
+            shards.iter().map(|shard| count(shard, db, name, &interrupt)).sum()
+        };
+        let (before, after) = (sum(&self.donors, name)?, sum(&self.recipients, &self.temporary)?);
+        if before != after {
+            let text =
+                format!("{} has {before} documents, of which {after} have an _id of their own", self.old.namespace);
+            return Err(Error::new(Code::DUPLICATE_KEY, text));
+        }
+        Ok(())
+    }
+
+    fn commit(&self, collection: &DocBuf) -> Result<()> {
+        let interrupt = self.request.router.within(FINISH_MAX);
+        let resharding = DocBuf::new()
+            .with("temporary", self.temporary.as_str())
+            .with("before", ValueRef::Binary { subtype: 4, bytes: &self.old.uuid });
+        let marked = collection.clone().with("resharding", &resharding);
+        let updates: ArrayBuf = std::iter::once(&replacement(&marked)).collect();
+        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
+        transaction(self.request.catalog(), vec![renewal(self.guard.id()), update], &interrupt)
+    }
+
+    /// Finds out whether the config servers have the new key. After that they do not get it any more.
+    fn is_committed(&self) -> Result<bool> {
+        let (interrupt, catalog) = (self.request.router.within(FINISH_MAX), self.request.catalog());
+        // a write of the lock waits for, or ends, a transaction that has written it
+        retried(&interrupt, || catalog.write(renewal(self.guard.id()), &interrupt).map(drop))?;
+        let namespace = self.old.namespace.as_str();
+        let now = retried(&interrupt, || catalog.read_one("collections", namespace.into(), &interrupt))?;
+        Ok(now.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == Some(&self.new.uuid)))
+    }
+
+    fn give_up(&self) -> Result<()> {
+        let interrupt = self.request.router.within(FINISH_MAX);
+        for donor in &self.donors {
+            retried(&interrupt, || self.request.settle(&self.old, donor, &interrupt))?;
+        }
+        let operation = DocBuf::new()
+            .with("_id", ValueRef::ObjectId(self.id))
+            .with("uuid", ValueRef::Binary { subtype: 4, bytes: &self.new.uuid });
+        let namespace = self.old.namespace.as_str();
+        retried(&interrupt, || {
+            self.request.give_resharding_up(namespace, &self.temporary, operation.as_doc(), &interrupt)
+        })
+    }
+}
+
+fn is_id(key: ValueRef<'_>) -> bool {
+    matches!(key, ValueRef::Document(key) if key.iter().map(|(name, _)| name).eq(["_id"]))
+}
+
+/// Returns the definitions of the indexes of a collection, in the order of their names.
+fn indexes_of(shard: &Shard, db: &str, name: &str, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+    let listed = shard.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
+    let mut indexes: Vec<DocBuf> =
+        first_batch(listed.as_doc())?.into_iter().map(|index| fields::without(index, &["ns", "background"])).collect();
+    indexes.sort_by_key(|index| fields::string(index.as_doc(), "name").map(str::to_owned));
+    Ok(indexes)
+}
+
+fn count(shard: &Shard, db: &str, name: &str, interrupt: &Interrupt) -> Result<i64> {
+    let reply = shard.call(db, &DocBuf::new().with("count", name), interrupt)?;
+    Ok(fields::int(reply.as_doc(), "n"))
+}
+
+/// Adds the range of all keys to a command.
+fn whole_range(command: DocBuf, key: &DocBuf) -> DocBuf {
+    let end = |value: ValueRef<'static>| -> DocBuf { key.as_doc().iter().map(|(path, _)| (path, value)).collect() };
+    let (min, max) = (end(ValueRef::MinKey), end(ValueRef::MaxKey));
+    let (low, high) = (key_of_bound(min.as_doc()), key_of_bound(max.as_doc()));
+    let range = DocBuf::new().with("min", &min).with("max", &max);
+    command
+        .with("key", key)
+        .with("range", &range)
+        .with("low", ValueRef::Binary { subtype: 0, bytes: &low })
+        .with("high", ValueRef::Binary { subtype: 0, bytes: &high })
+}

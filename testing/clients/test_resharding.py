@@ -1,0 +1,308 @@
+"""Collections get another shard key, and move from shard to shard, while clients read and write them."""
+
+import contextlib
+import random
+import threading
+import time
+
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+from arbor_cluster import Cluster
+from test_router import code_of
+
+DOCUMENTS = 3000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        yield Cluster(tmp_path_factory.mktemp("reshard"), stack, shards=3)
+
+
+@pytest.fixture(scope="module")
+def routed(cluster):
+    with cluster.routers[0].client() as client:
+        client.admin.command("balancerStop")
+        yield client
+
+
+def document(n):
+    return {"_id": n, "a": n, "b": (n * 7919) % DOCUMENTS, "c": str(n)}
+
+
+def sharded(routed, name, documents=DOCUMENTS):
+    """A collection by `a` with a part on each shard."""
+    namespace = f"re.{name}"
+    routed.admin.command("enableSharding", "re", primaryShard="s0")
+    routed.admin.command("shardCollection", namespace, key={"a": 1})
+    width = (documents or DOCUMENTS) // 3
+    for middle, shard in ((width, "s1"), (2 * width, "s2")):
+        routed.admin.command("split", namespace, middle={"a": middle})
+        routed.admin.command("moveChunk", namespace, find={"a": middle}, to=shard)
+    collection = routed.re[name]
+    collection.create_index("c")
+    if documents:
+        collection.insert_many([document(n) for n in range(documents)])
+    return namespace, collection
+
+
+def of_shards(cluster, name):
+    """Documents of each shard, read directly."""
+    found = {}
+    for shard in cluster.shards:
+        with shard.client() as client:
+            found[shard.name] = {doc["_id"] for doc in client.re[name].find({}, {"_id": 1})}
+    return found
+
+
+def check_nothing_is_left(cluster, routed):
+    assert list(routed.config.reshardingOperations.find()) == []
+    uuids = [own["uuid"] for own in routed.config.collections.find()]
+    assert routed.config.chunks.count_documents({"uuid": {"$nin": uuids}}) == 0
+    for shard in cluster.shards:
+        with shard.client() as client:
+            names = client.re.list_collection_names()
+            assert not [name for name in names if name.startswith("system.resharding")]
+            assert client.config.rangeDeletions.count_documents({"nss": {"$regex": "resharding"}}) == 0
+
+
+def shards_of_plan(collection, query):
+    plan = collection.find(query).explain()["queryPlanner"]["winningPlan"]
+    return sorted(shard["shardName"] for shard in plan["shards"])
+
+
+def test_a_collection_gets_another_key(cluster, routed):
+    namespace, collection = sharded(routed, "plain")
+    for key in ({"b": 1}, {"b": "hashed"}, {"a": 1, "b": 1}, {"_id": 1}):
+        routed.admin.command("reshardCollection", namespace, key=key)
+        assert routed.config.collections.find_one({"_id": namespace})["key"] == key
+        assert sorted(collection.find(), key=lambda doc: doc["_id"]) == [document(n) for n in range(DOCUMENTS)]
+        parts = of_shards(cluster, "plain")
+        assert sum(len(part) for part in parts.values()) == DOCUMENTS
+        assert min(len(part) for part in parts.values()) > DOCUMENTS // 6, "each shard has a part"
+        assert set(collection.index_information()) >= {"_id_", "c_1"}
+        one = document(5)
+        assert len(shards_of_plan(collection, {field: one[field] for field in key})) == 1
+        assert collection.find_one({"c": "17"}) == document(17)
+        with cluster.routers[1].client() as other:
+            assert other.re.plain.count_documents({}) == DOCUMENTS
+            assert other.re.plain.update_one({"b": 3, "_id": document(3)["_id"]}, {"$set": {"c": "3"}}).matched_count <= 1
+        check_nothing_is_left(cluster, routed)
+
+
+def test_the_number_of_chunks_and_the_same_key(routed):
+    namespace, collection = sharded(routed, "chunks")
+    routed.admin.command("reshardCollection", namespace, key={"b": 1}, numInitialChunks=9)
+    uuid = routed.config.collections.find_one({"_id": namespace})["uuid"]
+    assert routed.config.chunks.count_documents({"uuid": uuid}) == 9
+    routed.admin.command("reshardCollection", namespace, key={"b": 1})
+    assert routed.config.collections.find_one({"_id": namespace})["uuid"] == uuid, "nothing to do"
+    routed.admin.command("reshardCollection", namespace, key={"b": 1}, forceRedistribution=True)
+    assert routed.config.collections.find_one({"_id": namespace})["uuid"] != uuid
+    assert collection.count_documents({}) == DOCUMENTS
+
+
+class Writers:
+    """Threads that change documents, and what they have been acknowledged."""
+
+    def __init__(self, cluster, name, threads=4):
+        self.ended = threading.Event()
+        self.errors, self.states = [], [{} for _ in range(threads)]
+        self.threads = [
+            threading.Thread(target=self.write, args=(cluster.routers[n % 2], name, n)) for n in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, router, name, own):
+        """Each thread has its documents, so it knows what they are."""
+        chance, state, number = random.Random(own), self.states[own], 0
+        with router.client() as client:
+            collection = client.re[name]
+            while not self.ended.is_set():
+                number += 1
+                try:
+                    choice = chance.random()
+                    if choice < 0.4 or not state:
+                        new = {"_id": f"{own}-{number}", "a": chance.randrange(DOCUMENTS), "b": number, "n": 0}
+                        collection.insert_one(new)
+                        state[new["_id"]] = new
+                        continue
+                    id = chance.choice(list(state))
+                    if choice < 0.8:
+                        assert collection.update_one({"_id": id, "a": state[id]["a"], "b": state[id]["b"]}, {"$inc": {"n": 1}}).modified_count == 1
+                        state[id]["n"] += 1
+                    else:
+                        assert collection.delete_many({"_id": id}).deleted_count == 1
+                        del state[id]
+                except Exception as error:
+                    self.errors.append(error)
+                    return
+
+    def end(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+        assert self.errors == []
+        return {id: doc for state in self.states for id, doc in state.items()}
+
+
+def test_writes_go_on(cluster, routed):
+    namespace, collection = sharded(routed, "busy")
+    with collection.watch([{"$match": {"operationType": {"$in": ["insert", "invalidate", "drop", "rename"]}}}]) as stream:
+        writers = Writers(cluster, "busy")
+        try:
+            for key in ({"b": 1}, {"a": "hashed"}):
+                time.sleep(0.5)
+                routed.admin.command("reshardCollection", namespace, key=key)
+            time.sleep(0.5)
+        finally:
+            written = writers.end()
+        found = {doc["_id"]: doc for doc in collection.find({"n": {"$exists": True}})}
+        assert found == written
+        assert collection.count_documents({}) == DOCUMENTS + len(written)
+        collection.insert_one({"_id": "last", "a": 1, "b": 1})
+        seen = []
+        for event in stream:
+            assert event["operationType"] == "insert"
+            seen.append(event["documentKey"]["_id"])
+            if seen[-1] == "last":
+                break
+        assert len(seen) == len(set(seen)), "each insert once"
+        assert set(written) <= set(seen)
+    check_nothing_is_left(cluster, routed)
+
+
+def test_a_collection_is_unsharded_moved_and_sharded(cluster, routed):
+    namespace, collection = sharded(routed, "one")
+    writers = Writers(cluster, "one")
+    try:
+        routed.admin.command("unshardCollection", namespace, toShard="s2")
+        assert routed.config.collections.find_one({"_id": namespace})["unsplittable"] is True
+        for to in ("s1", "s1", "s2"):
+            routed.admin.command("moveCollection", namespace, toShard=to)
+        assert shards_of_plan(collection, {"c": "1"}) == ["s2"]
+        # nothing is asked of the shard key any more
+        collection.create_index("c", unique=True, partialFilterExpression={"c": {"$exists": True}}, name="unique")
+        collection.drop_index("unique")
+        assert collection.update_one({"c": "new"}, {"$set": {"q": 1}}, upsert=True).upserted_id is not None
+        assert collection.find_one_and_update({"q": 1}, {"$set": {"q": 2}}, sort=[("c", 1)])["q"] == 1
+        assert collection.delete_one({"q": 2}).deleted_count == 1
+        assert code_of(lambda: routed.admin.command("split", namespace, middle={"_id": 5})) == 118
+        routed.admin.command("shardCollection", namespace, key={"b": "hashed"})
+    finally:
+        written = writers.end()
+    assert "unsplittable" not in routed.config.collections.find_one({"_id": namespace})
+    assert {doc["_id"]: doc for doc in collection.find({"n": {"$exists": True}})} == written
+    assert collection.count_documents({}) == DOCUMENTS + len(written)
+    assert min(len(part) for part in of_shards(cluster, "one").values()) > DOCUMENTS // 6
+    check_nothing_is_left(cluster, routed)
+
+
+def test_a_collection_that_was_never_sharded_moves(cluster, routed):
+    routed.admin.command("enableSharding", "re", primaryShard="s0")
+    collection = routed.re.single
+    collection.insert_many([document(n) for n in range(100)])
+    collection.create_index("b")
+    routed.admin.command("moveCollection", "re.single", toShard="s1")
+    assert shards_of_plan(collection, {}) == ["s1"]
+    with cluster.routers[1].client() as other:
+        assert other.re.single.count_documents({}) == 100
+        assert "b_1" in other.re.single.index_information()
+    assert routed.re.plain2.aggregate([{"$lookup": {"from": "single", "pipeline": [], "as": "x"}}]).to_list() == []
+    routed.re.plain2.insert_one({"_id": 1, "single": 5})
+    joined = routed.re.plain2.aggregate(
+        [{"$lookup": {"from": "single", "localField": "single", "foreignField": "_id", "as": "x"}}]).to_list()
+    assert joined[0]["x"] == [document(5)]
+    collection.drop()
+    assert "single" not in routed.re.list_collection_names()
+    assert routed.config.collections.find_one({"_id": "re.single"}) is None
+
+
+def test_what_is_refused_leaves_nothing(cluster, routed):
+    namespace, collection = sharded(routed, "refused", documents=300)
+    reshard = lambda **fields: routed.admin.command("reshardCollection", namespace, **fields)
+    assert code_of(lambda: routed.admin.command("reshardCollection", "re.none", key={"b": 1})) == 118
+    assert code_of(lambda: routed.admin.command("unshardCollection", "re.none")) == 118
+    assert code_of(lambda: routed.admin.command("moveCollection", "re.none", toShard="s1")) == 26
+    assert code_of(lambda: routed.admin.command("moveCollection", namespace, toShard="s1")) == 20
+    assert code_of(lambda: routed.admin.command("abortReshardCollection", namespace)) == 339
+    assert code_of(lambda: routed.admin.command("commitReshardCollection", namespace)) == 339
+    assert code_of(lambda: reshard(key={"b": -1})) == 2
+    assert code_of(lambda: reshard(key={"b": 1}, unique=True)) == 2
+    assert code_of(lambda: reshard(key={"b": 1}, numInitialChunks=0)) == 2
+    assert code_of(lambda: routed.admin.command("unshardCollection", namespace, toShard="s9")) == 70
+    # an array at a field of the new key
+    collection.insert_one({"_id": "array", "a": 0, "b": [1, 2]})
+    assert code_of(lambda: reshard(key={"b": 1})) == 61
+    collection.delete_one({"_id": "array", "a": 0})
+    # the same _id on two shards
+    collection.insert_many([{"_id": "twice", "a": 0}, {"_id": "twice", "a": 299}])
+    assert code_of(lambda: reshard(key={"b": 1})) == 11000
+    collection.delete_one({"_id": "twice", "a": 0})
+    # a unique index that the new key does not begin
+    collection.create_index([("a", 1), ("b", 1)], unique=True)
+    assert code_of(lambda: reshard(key={"b": 1})) == 72
+    check_nothing_is_left(cluster, routed)
+    assert routed.config.collections.find_one({"_id": namespace})["key"] == {"a": 1}
+    assert collection.count_documents({}) == 301
+    collection.insert_one({"_id": "after", "a": 200})
+
+
+def running(routed, cluster, namespace, key):
+    """A reshardCollection of the second router, once it has begun."""
+    failed = []
+
+    def run():
+        with cluster.routers[1].client() as other:
+            try:
+                other.admin.command("reshardCollection", namespace, key=key)
+            except pymongo.errors.PyMongoError as error:
+                failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while routed.config.reshardingOperations.find_one({"ns": namespace}) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return thread, failed
+
+
+def test_it_can_be_aborted(cluster, routed):
+    namespace, collection = sharded(routed, "aborted", documents=0)
+    collection.insert_many([{**document(n), "p": "x" * 500} for n in range(30_000)], ordered=False)
+    thread, failed = running(routed, cluster, namespace, {"b": 1})
+    routed.admin.command("abortReshardCollection", namespace)
+    thread.join(60)
+    assert [error.code for error in failed] == [341]
+    check_nothing_is_left(cluster, routed)
+    assert collection.count_documents({}) == 30_000
+    collection.update_many({}, {"$unset": {"p": 1}})
+
+
+@pytest.mark.parametrize("delay", [0, 0.3, 1, 2])
+def test_a_router_that_ends_meanwhile_loses_nothing(cluster, routed, delay):
+    name = f"killed{int(delay * 10)}"
+    namespace, collection = sharded(routed, name, documents=0)
+    collection.insert_many([document(n) for n in range(20_000)], ordered=False)
+    thread, _ = running(routed, cluster, namespace, {"b": 1})
+    time.sleep(delay)
+    cluster.routers[1].kill()
+    thread.join(60)
+    cluster.routers[1].start()
+    # whatever it has left, the collection can be read and written
+    assert collection.count_documents({}) == 20_000
+    collection.insert_one({"_id": "after", "a": 1, "b": 1})
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            routed.admin.command("reshardCollection", namespace, key={"b": "hashed"})
+            break
+        except OperationFailure as error:
+            assert error.code == 117 and time.monotonic() < deadline, error
+            time.sleep(0.5)
+    assert collection.count_documents({}) == 20_001
+    assert sum(len(part) for part in of_shards(cluster, name).values()) == 20_001
+    check_nothing_is_left(cluster, routed)
