@@ -170,7 +170,7 @@ mod tests {
     fn reserved_names_may_not_be_created() {
         let creatable = |name: &str| Namespace::parse(name).unwrap().check_creatable().is_ok();
         assert!(creatable("a.b") && creatable("a.system.js") && creatable("a.systems"));
-        assert!(creatable("a.system.resharding.1") && !creatable("a.system.resharding."));
+        assert!(creatable("a.system.resharding.1") && !creatable("a.system.resharding"));
         assert!(!creatable("a.system.indexes") && !creatable("a.$cmd") && !creatable("a.b$c"));
     }
 }

@@ -95,11 +95,11 @@ pub(super) fn measure(
     observer: PhaseObserver<'_>,
 ) -> Result<Outcome> {
     let options = options(matches)?;
+    let phases =
+        Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
     let row = DISK_BYTES * (options.value_bytes as u64 + 8);
     let bytes = options.rows.saturating_mul(row).saturating_mul(engines.len() as u64);
     check_room(directory, bytes, &format!("kv with {} rows on {} engines", options.rows, engines.len()), "--rows")?;
-    let phases =
-        Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
     let start = |options: &KvOptions, engine, directory: &Path| -> Result<Box<dyn Runner>> {
         Ok(Box::new(EngineProcess::start(options, engine, directory, interrupt)?))
     };
