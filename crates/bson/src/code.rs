@@ -369,6 +369,7 @@ codes! {
     COLLECTION_UUID_MISMATCH = 361 "CollectionUUIDMismatch",
     TEMPORARILY_UNAVAILABLE = 365 "TemporarilyUnavailable",
     USER_WRITES_BLOCKED = 371 "UserWritesBlocked",
+    CANNOT_DROP_SHARD_KEY_INDEX = 373 "CannotDropShardKeyIndex",
     SOCKET_EXCEPTION = 9001 "SocketException",
     CANNOT_GROW_DOCUMENT_IN_CAPPED_NAMESPACE = 10003 "CannotGrowDocumentInCappedNamespace",
     NOT_WRITABLE_PRIMARY = 10107 "NotWritablePrimary",

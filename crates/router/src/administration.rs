@@ -81,6 +81,7 @@ impl<'r> Request<'r> {
             "balancerStart" | "balancerStop" => self.switch_balancer(name == "balancerStop")?,
             "balancerStatus" => self.balancer_status()?,
             "configureCollectionBalancing" => self.configure_balancing()?,
+            "clearJumboFlag" => self.clear_jumbo()?,
             "enableSharding" => self.enable_sharding()?,
             "flushRouterConfig" => {
                 self.catalog().forget_all();
@@ -92,7 +93,9 @@ impl<'r> Request<'r> {
             "moveChunk" => self.move_chunk()?,
             "moveRange" => self.move_range()?,
             "mergeChunks" => self.merge_chunks()?,
+            "mergeAllChunksOnShard" => self.merge_all_chunks()?,
             "movePrimary" => self.move_primary()?,
+            "refineCollectionShardKey" => self.refine_shard_key()?,
             "removeShard" => self.remove_shard()?,
             "abortMoveCollection" | "abortReshardCollection" | "abortUnshardCollection" => {
                 self.abort_resharding(name)?
@@ -101,6 +104,7 @@ impl<'r> Request<'r> {
             "moveCollection" => self.move_collection()?,
             "reshardCollection" => self.reshard_collection()?,
             "unshardCollection" => self.unshard_collection()?,
+            "setAllowMigrations" => self.allow_migrations()?,
             "shardCollection" => self.shard_collection()?,
             "split" => self.split_chunk()?,
             _ => return Ok(None),
@@ -124,9 +128,18 @@ impl<'r> Request<'r> {
 
     /// Takes the lock of a namespace, so that one change at a time is made to it.
     pub(crate) fn lock(&self, name: &str) -> Result<Guard<'r>> {
+        self.lock_as(name, false)
+    }
+
+    /// Takes a lock that the holder renews, so that it is old soon after the holder has ended.
+    pub(crate) fn lock_renewed(&self, name: &str) -> Result<Guard<'r>> {
+        self.lock_as(name, true)
+    }
+
+    fn lock_as(&self, name: &str, is_renewed: bool) -> Result<Guard<'r>> {
         let until = Instant::now() + LOCK_PATIENCE;
         loop {
-            match self.try_lock(name)? {
+            match self.try_lock_as(name, is_renewed)? {
                 Some(guard) => return Ok(guard),
                 None if Instant::now() > until => {
                     let text = format!("another operation on {name} is in progress");
@@ -195,11 +208,13 @@ impl<'r> Request<'r> {
 
     /// Brings what the shards know of a collection in line with the config servers, if no other router is changing it.
     pub(crate) fn repair(&self, db: &str, namespace: &str) -> Result<()> {
-        let (Some(_of_database), Some(_of_collection)) = (self.try_lock(db)?, self.try_lock(namespace)?) else {
+        let (Some(_of_database), Some(guard)) = (self.try_lock(db)?, self.try_lock(namespace)?) else {
             return Ok(());
         };
         self.catalog().forget(db, namespace);
-        self.finish_replacing(namespace)?;
+        if !self.finish_change(namespace, &guard)? {
+            return Ok(());
+        }
         let shards = self.catalog().refresh_shards(self.interrupt())?;
         match self.catalog().routing(db, namespace, false, self.interrupt())? {
             Routing::Sharded(table, _) => {
@@ -444,6 +459,33 @@ impl<'r> Request<'r> {
         if change.as_doc().is_empty() {
             return Ok(DocBuf::new());
         }
+        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("u", &change);
+        let updates: ArrayBuf = std::iter::once(&statement).collect();
+        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
+        self.catalog().write(update, self.interrupt()).map(|_| DocBuf::new())
+    }
+
+    /// `setAllowMigrations`: whether chunks of a collection may be moved, by anyone.
+    fn allow_migrations(&self) -> Result<DocBuf> {
+        let namespace = self.text("setAllowMigrations")?;
+        let allowed = match self.body().get("allowMigrations") {
+            Some(ValueRef::Bool(allowed)) => allowed,
+            Some(other) => {
+                let field = arbor_protocol::arguments::Field::new("setAllowMigrations", "allowMigrations");
+                return Err(field.wrong_type(other, "bool").into());
+            }
+            None => {
+                return Err(arbor_protocol::arguments::Field::new("setAllowMigrations", "allowMigrations")
+                    .missing()
+                    .into());
+            }
+        };
+        let _guard = self.lock(namespace)?;
+        self.sharded(namespace)?;
+        let change = match allowed {
+            true => DocBuf::new().with("$unset", &DocBuf::new().with("permitMigrations", "")),
+            false => DocBuf::new().with("$set", &DocBuf::new().with("permitMigrations", false)),
+        };
         let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("u", &change);
         let updates: ArrayBuf = std::iter::once(&statement).collect();
         let update = DocBuf::new().with("update", "collections").with("updates", &updates);

@@ -8,6 +8,7 @@ use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
+use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{Catalog, now};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
 use crate::shard::Shard;
@@ -322,6 +323,12 @@ impl Request<'_> {
         let Some((ValueRef::Document(low), ValueRef::Document(high))) = ends else {
             return Err(Error::bad_value("bounds must be an array of two documents"));
         };
+        self.merge(namespace, low, high)?;
+        Ok(DocBuf::new())
+    }
+
+    /// Makes the chunks between two bounds one. Errors: they are not on one shard, or there is one only.
+    pub(crate) fn merge(&self, namespace: &str, low: Doc<'_>, high: Doc<'_>) -> Result<()> {
         let _guard = self.lock(namespace)?;
         let table = self.sharded(namespace)?;
         check_names(&table, low)?;
@@ -365,6 +372,60 @@ impl Request<'_> {
             self.interrupt(),
         )?;
         self.forget(namespace);
+        Ok(())
+    }
+
+    /// `mergeAllChunksOnShard`: merges what the balancer would merge on one shard.
+    pub(crate) fn merge_all_chunks(&self) -> Result<DocBuf> {
+        let (namespace, shard) = (self.text("mergeAllChunksOnShard")?, self.text("shard")?);
+        self.sharded(namespace)?;
+        let shard = self.catalog().shard(shard, self.interrupt())?;
+        let most = match self.body().get("maxNumberOfChunksToMerge").map(fields::number_of) {
+            None => usize::MAX,
+            Some(Some(most)) if most >= 2.0 => most as usize,
+            Some(_) => return Err(Error::bad_value("maxNumberOfChunksToMerge must be a number of at least 2")),
+        };
+        let before = balancer::merged_before(self.server);
+        let situation = Situation::read(self.catalog(), Selection::ChunksOf(namespace), self.interrupt())?;
+        let mut merged = 0;
+        for run in situation.known.iter().flat_map(|known| balancer::mergeable(known, before)) {
+            if run.shard == shard.name && merged + run.count <= most {
+                self.interrupt().check()?;
+                self.merge(namespace, run.min.as_doc(), run.max.as_doc())?;
+                merged += run.count;
+            }
+        }
+        Ok(DocBuf::new())
+    }
+
+    /// `clearJumboFlag`: the balancer tries again to split or move a chunk.
+    pub(crate) fn clear_jumbo(&self) -> Result<DocBuf> {
+        let namespace = self.text("clearJumboFlag")?;
+        let _guard = self.lock(namespace)?;
+        let table = self.sharded(namespace)?;
+        let chunk = match (fields::document(self.body(), "find"), fields::array(self.body(), "bounds")) {
+            (Some(find), None) => self.chunk_with(&table, table.bound_of_document(find)?.as_doc())?,
+            (None, Some(bounds)) => {
+                let (Some(ValueRef::Document(low)), Some(ValueRef::Document(high))) = (bounds.get(0), bounds.get(1))
+                else {
+                    return Err(Error::bad_value("bounds must be an array of two documents"));
+                };
+                check_names(&table, low)?;
+                let chunk = self.chunk_with(&table, low)?;
+                let is_end =
+                    |name, bound| fields::document(chunk.as_doc(), name).map(key_of_bound) == Some(key_of_bound(bound));
+                if !is_end("min", low) || !is_end("max", high) {
+                    return Err(Error::bad_value(format!("no chunk has the bounds {low} and {high}")));
+                }
+                chunk
+            }
+            _ => return Err(Error::bad_value("need to specify either find or bounds")),
+        };
+        let id: DocBuf = chunk.get("_id").into_iter().map(|id| ("_id", id)).collect();
+        let unset = DocBuf::new().with("$unset", &DocBuf::new().with("jumbo", ""));
+        let statement = DocBuf::new().with("q", &id).with("u", &unset);
+        let updates: ArrayBuf = std::iter::once(&statement).collect();
+        self.catalog().write(DocBuf::new().with("update", "chunks").with("updates", &updates), self.interrupt())?;
         Ok(DocBuf::new())
     }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use arbor_auth::{Action, Target};
-use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 
 use crate::catalog::{Routing, versioned};
+use crate::chunks::serves;
+use crate::definitions::first_batch;
 use crate::shard::Shard;
 use crate::table::Table;
 use crate::{Request, fields};
@@ -30,11 +32,11 @@ impl Request<'_> {
                 Ok(Answer::Reply(self.forward_to(routing, shard)?))
             }
             Routing::Sharded(table, _) => {
-                if table.unsplittable {
-                } else if self.routed.info.name == "createIndexes" {
+                if self.routed.info.name != "createIndexes" {
+                    return Ok(Answer::Reply(self.drop_indexes(table, routing)?));
+                }
+                if !table.unsplittable {
                     self.check_unique(table)?;
-                } else {
-                    self.check_dropped(table)?;
                 }
                 Ok(Answer::Reply(self.over_shards(table, routing)?))
             }
@@ -70,7 +72,7 @@ impl Request<'_> {
         let (count, size) = (sum("count"), sum("size"));
         let mut shards = DocBuf::new();
         replies.iter().for_each(|(shard, reply)| {
-            shards.append(&shard.name, &fields::passed(reply));
+            shards.append(&shard.name, &fields::part(reply));
         });
         let mut reply = DocBuf::new().with("sharded", !table.unsplittable).with("ns", table.namespace.as_str());
         for name in ["size", "count", "storageSize", "totalIndexSize", "totalSize"] {
@@ -103,63 +105,44 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// The index of the shard key stays.
-    fn check_dropped(&self, table: &Table) -> Result<()> {
-        let of_key = crate::definitions::index_name(table.key.as_doc());
-        let named = match self.body().get("index") {
-            Some(ValueRef::String(name)) => name == of_key,
-            Some(ValueRef::Document(key)) => key.as_bytes() == table.key.as_bytes(),
-            Some(ValueRef::Array(names)) => names.iter().filter_map(fields::text).any(|name| name == of_key),
+    /// Drops indexes on all shards, other than the last one that serves the shard key, which also `*` leaves.
+    fn drop_indexes(&self, table: &Table, routing: &Routing) -> Result<DocBuf> {
+        let (db, name) = table.namespace.split_once('.').unwrap_or_default();
+        let names: Vec<&str> = table.shards().collect();
+        let shards = self.shards_named(&names)?;
+        let first = shards.first().ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a collection is on no shard"))?;
+        let listed = first.call(db, &DocBuf::new().with("listIndexes", name), self.interrupt())?;
+        let indexes = first_batch(listed.as_doc())?;
+        let name_of = |index: Doc<'_>| fields::string(index, "name").unwrap_or_default().to_owned();
+        let asked = self.body().get("index");
+        let mut command = self.plain();
+        let is_dropped = |index: Doc<'_>| match asked {
+            Some(ValueRef::String("*")) => name_of(index) != "_id_",
+            Some(ValueRef::String(name)) => name_of(index) == name,
+            Some(ValueRef::Document(key)) => {
+                fields::document(index, "key").is_some_and(|own| own.as_bytes() == key.as_bytes())
+            }
+            Some(ValueRef::Array(names)) => names.iter().filter_map(fields::text).any(|name| name == name_of(index)),
             _ => false,
         };
-        if named && of_key != "_id_" {
-            let text = "Cannot drop the only compatible index for this collection's shard key";
-            return Err(Error::new(Code(373), text));
-        }
-        if matches!(self.body().get("index"), Some(ValueRef::String("*"))) {
-            let text = "dropping all indexes of a sharded collection is not supported yet: name them";
-            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
-        }
-        Ok(())
-    }
-
-    fn drop_collection(&self) -> Result<Answer> {
-        let namespace = self.namespace()?;
-        self.with_routing(self.routed.db, &namespace, false, |routing| match routing {
-            Routing::Unsharded(shard, _) | Routing::Config(shard) => {
-                Ok(Answer::Reply(self.forward_to(routing, shard)?))
+        let serving = |index: &&Doc<'_>| serves(**index, table.key.as_doc());
+        if !table.unsplittable && !indexes.iter().filter(serving).any(|index| !is_dropped(*index)) {
+            let kept = indexes.iter().find(serving).map(|index| name_of(*index));
+            if !matches!(asked, Some(ValueRef::String("*"))) {
+                let text = "Cannot drop the only compatible index for this collection's shard key";
+                return Err(Error::new(Code::CANNOT_DROP_SHARD_KEY_INDEX, text));
             }
-            Routing::Sharded(table, _) => {
-                let guard = self.lock(&namespace)?;
-                self.unshard(table, true)?;
-                drop(guard);
-                let reply = DocBuf::new().with("ns", namespace.as_str()).with("nIndexesWas", 1i32);
-                Ok(Answer::Reply(reply))
-            }
-        })
-    }
-
-    /// Forgets the chunks of a collection and drops its parts.
-    fn unshard(&self, table: &Table, drop_parts: bool) -> Result<()> {
-        let (namespace, interrupt) = (&table.namespace, self.interrupt());
-        let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-        let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, "blocked", None)?;
-        self.catalog().delete("collections", &DocBuf::new().with("_id", namespace.as_str()), interrupt)?;
-        let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
-        self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
-        self.catalog().delete("tags", &DocBuf::new().with("ns", namespace.as_str()), interrupt)?;
-        if drop_parts {
-            for shard in &shards {
-                match shard.call(db, &DocBuf::new().with("drop", collection), interrupt) {
-                    Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
-                    other => drop(other?),
-                }
-            }
+            let others: ArrayBuf = indexes
+                .iter()
+                .filter(|index| is_dropped(**index) && Some(name_of(**index)) != kept)
+                .filter_map(|index| index.get("name"))
+                .collect();
+            command = fields::without(command.as_doc(), &["index"]).with("index", &others);
         }
-        self.set_ownership(&shards, namespace, "none", None)?;
-        self.catalog().forget(db, namespace);
-        Ok(())
+        let of_all = |shard: &Arc<Shard>| (shard.clone(), versioned(command.clone(), routing, &shard.name));
+        let replies = self.on_all(self.routed.db, shards.iter().map(of_all).collect())?;
+        let before = replies.first().map_or(0, |(_, reply)| fields::int(reply.as_doc(), "nIndexesWas"));
+        Ok(DocBuf::new().with("raw", &raw(&replies)).with("nIndexesWas", before as i32))
     }
 
     fn drop_database(&self) -> Result<Answer> {
@@ -174,9 +157,9 @@ impl Request<'_> {
         for collection in self.catalog().read("collections", &DocBuf::new(), "_id", interrupt)? {
             let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
             if namespace.starts_with(&prefix)
-                && let Some(table) = self.catalog().table(namespace, interrupt)?
+                && let Some(table) = self.tracked(namespace)?
             {
-                self.unshard(&table, true)?;
+                self.drop_everywhere(&table.namespace)?;
             }
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
@@ -186,26 +169,6 @@ impl Request<'_> {
         self.catalog().forget_database(db);
         drop(guard);
         Ok(Answer::Reply(DocBuf::new().with("dropped", db)))
-    }
-
-    fn rename(&self) -> Result<Answer> {
-        let from = self.collection()?.to_owned();
-        let to = fields::string(self.body(), "to").unwrap_or_default().to_owned();
-        let (Some((from_db, _)), Some((to_db, _))) = (from.split_once('.'), to.split_once('.')) else {
-            return Err(Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{from}' or '{to}'")));
-        };
-        let target = self.catalog().routing(to_db, &to, true, self.interrupt())?;
-        self.with_routing(from_db, &from, false, |routing| match (routing, &target) {
-            (Routing::Unsharded(shard, _), Routing::Unsharded(other, _)) if shard.name == other.name => {
-                let command = self.plain();
-                let reply = self.on_one(shard, "admin", command, &[])?;
-                Ok(Answer::Reply(fields::passed(&reply)))
-            }
-            _ => {
-                let text = "renameCollection of sharded collections and between shards is not supported yet";
-                Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text))
-            }
-        })
     }
 
     pub(crate) fn list_databases(&self) -> Result<Answer> {
@@ -287,7 +250,7 @@ impl Request<'_> {
 fn raw(replies: &[(Arc<Shard>, DocBuf)]) -> DocBuf {
     let mut raw = DocBuf::new();
     replies.iter().for_each(|(shard, reply)| {
-        raw.append(&shard.hosts(), &fields::passed(reply));
+        raw.append(&shard.hosts(), &fields::part(reply));
     });
     raw
 }

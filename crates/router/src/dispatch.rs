@@ -86,6 +86,7 @@ const OF_CONFIG: &[&str] = &[
     "dropAllUsersFromDatabase",
     "dropRole",
     "dropUser",
+    "getClusterParameter",
     "getDefaultRWConcern",
     "grantPrivilegesToRole",
     "grantRolesToRole",
@@ -101,7 +102,7 @@ const OF_CONFIG: &[&str] = &[
 ];
 
 /// Commands that all members of the cluster run.
-const OF_ALL: &[&str] = &["fsync", "fsyncUnlock", "setFeatureCompatibilityVersion"];
+const OF_ALL: &[&str] = &["fsync", "fsyncUnlock", "setClusterParameter", "setFeatureCompatibilityVersion"];
 
 impl Router {
     pub(crate) fn dispatch(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
@@ -174,6 +175,7 @@ impl Request<'_> {
                 Ok(Answer::Reply(reply?))
             }
             _ if OF_ALL.contains(&name) => self.on_every_set(),
+            "checkMetadataConsistency" => self.check_consistency(),
             "validateDBMetadata" => self.validate_metadata(),
             _ => match self.administer(name)? {
                 Some(reply) => Ok(Answer::Reply(reply)),

@@ -117,3 +117,8 @@ pub(crate) fn time(doc: Doc<'_>, name: &str) -> Option<u64> {
 pub(crate) fn passed(reply: &DocBuf) -> DocBuf {
     without(reply.as_doc(), &["ok", "topologyVersion"])
 }
+
+/// Returns a reply of a shard as a part of the router's.
+pub(crate) fn part(reply: &DocBuf) -> DocBuf {
+    without(reply.as_doc(), &["topologyVersion", "$clusterTime", "operationTime", "$configTime", "$topologyTime"])
+}

@@ -16,6 +16,7 @@
 //! | `operations` | what runs, on the router and on the shards |
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
+//! | `collection_changes` | drops and renames of collections on several shards |
 //! | `bulk_write` | `bulkWrite` as statements of its collections |
 //! | `shard_key_update` | updates that may give a document another shard |
 //! | `elsewhere` | collections that stages on the router read |
@@ -24,7 +25,8 @@
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `definitions` | collections and indexes as shards list them, and their copies |
 //! | `moves` | moves of chunks between shards |
-//! | `reshard` | another shard key for a collection |
+//! | `reshard`, `refine` | another shard key for a collection, and more fields for one |
+//! | `consistency` | comparison of the config servers with the shards |
 //! | `throttle` | the pace of a move, by the latencies of clients |
 //! | `balancer/` | the balancer, which is on the config servers |
 
@@ -36,6 +38,8 @@ mod bulk_write;
 mod catalog;
 mod chunks;
 mod clock;
+mod collection_changes;
+mod consistency;
 mod ddl;
 mod definitions;
 mod dispatch;
@@ -45,6 +49,7 @@ mod moves;
 mod on_behalf;
 mod operations;
 mod read;
+mod refine;
 mod reshard;
 mod rows;
 mod shard;
@@ -209,7 +214,7 @@ pub(crate) struct Request<'r> {
 }
 
 /// Attempts of a request whose routing table is out of date.
-const ATTEMPTS: u32 = 12;
+const ATTEMPTS: u32 = 16;
 /// Attempts of a request to a shard that is not there.
 const REMOVED_ATTEMPTS: u32 = 2;
 /// The change that a shard waits for seems to have been given up.
@@ -252,7 +257,7 @@ impl<'r> Request<'r> {
                         std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
                     }
                     attempts += 1;
-                    if attempts == REPAIRED_AT {
+                    if attempts >= REPAIRED_AT {
                         self.repair(db, namespace)?;
                     }
                 }

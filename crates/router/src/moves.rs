@@ -174,6 +174,13 @@ impl<'r> Request<'r> {
             let text = format!("Shard {} is currently draining", to.name);
             return Err(Error::new(Code::SHARD_NOT_FOUND, text));
         }
+        let collection = self.catalog().read_one("collections", table.namespace.as_str().into(), interrupt)?;
+        let permitted = collection
+            .and_then(|own| own.get("permitMigrations").map(|_| fields::is_true(own.as_doc(), "permitMigrations")));
+        if permitted == Some(false) {
+            let text = format!("Collection {} is not allowed to have its chunks moved", table.namespace);
+            return Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text));
+        }
         if fields::is_true(own, "jumbo") && !fields::is_true(self.body(), "forceJumbo") {
             return Err(Error::new(Code::CHUNK_TOO_BIG, "cannot move a chunk that is jumbo without forceJumbo"));
         }
@@ -243,6 +250,23 @@ impl<'r> Request<'r> {
             .with("kept", &kept)
             .with("dropped", &dropped);
         shard.call("admin", &command, interrupt).map(drop)
+    }
+
+    /// Waits until a shard has deleted the documents that have left it; `check` ends the wait.
+    pub(crate) fn wait_for_ranges(&self, table: &Table, shard: &Shard, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let (interrupt, until) = (self.interrupt(), Instant::now() + BUSY_MAX);
+        let ask = DocBuf::new().with("_shardsvrMoveRanges", table.namespace.as_str());
+        self.settle(table, shard, interrupt)?;
+        while !list(shard.call("admin", &ask, interrupt)?.as_doc(), "ranges").is_empty() {
+            interrupt.check()?;
+            check()?;
+            if Instant::now() > until {
+                let text = format!("documents of {} that have moved were not deleted in time", table.namespace);
+                return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, text));
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(())
     }
 }
 

@@ -415,7 +415,9 @@ impl Reshard<'_> {
 
     fn prepare(&mut self, chunks: &[DocBuf]) -> Result<()> {
         let (request, interrupt) = (self.request, self.request.interrupt());
-        self.wait_for_ranges()?;
+        for donor in &self.donors {
+            request.wait_for_ranges(&self.old, donor, &|| self.check())?;
+        }
         self.check_ids()?;
         let donor = self.donors.first().ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "no shard has a chunk"))?;
         let (db, name) = (self.db(), self.name());
@@ -454,24 +456,6 @@ impl Reshard<'_> {
         }
         request.catalog().insert("chunks", chunks, interrupt)?;
         self.indexes = indexes;
-        Ok(())
-    }
-
-    /// Waits until no document is on a shard that does not own it.
-    fn wait_for_ranges(&self) -> Result<()> {
-        let (interrupt, until) = (self.request.interrupt(), Instant::now() + BUSY_MAX);
-        let ask = DocBuf::new().with("_shardsvrMoveRanges", self.old.namespace.as_str());
-        for shard in &self.donors {
-            self.request.settle(&self.old, shard, interrupt)?;
-            while !list(shard.call("admin", &ask, interrupt)?.as_doc(), "ranges").is_empty() {
-                self.check()?;
-                if Instant::now() > until {
-                    let text = format!("documents of {} that have moved were not deleted in time", self.old.namespace);
-                    return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, text));
-                }
-                std::thread::sleep(NAP);
-            }
-        }
         Ok(())
     }
 
@@ -714,7 +698,7 @@ fn is_id(key: ValueRef<'_>) -> bool {
 }
 
 /// Returns the definitions of the indexes of a collection, in the order of their names.
-fn indexes_of(shard: &Shard, db: &str, name: &str, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+pub(crate) fn indexes_of(shard: &Shard, db: &str, name: &str, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
     let listed = shard.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
     let mut indexes: Vec<DocBuf> =
         first_batch(listed.as_doc())?.into_iter().map(|index| fields::without(index, &["ns", "background"])).collect();

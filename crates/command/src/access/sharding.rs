@@ -32,6 +32,23 @@ pub(crate) fn move_chunk(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), MoveChunk);
 }
 
+pub(crate) fn clear_jumbo(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), ClearJumboFlag);
+}
+
+pub(crate) fn refine(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), RefineCollectionShardKey);
+}
+
+/// Needs the right on what is compared: the cluster, a database or a collection.
+pub(crate) fn consistency(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    match (named(request), request.db) {
+        ("", "admin") => needed.on_cluster(CheckMetadataConsistency),
+        ("", db) => needed.on_database(db, CheckMetadataConsistency),
+        (collection, db) => needed.on_collection(db, collection, CheckMetadataConsistency),
+    }
+}
+
 /// Needs the right to give the collection another shard key.
 pub(crate) fn reshard(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), ReshardCollection);

@@ -350,14 +350,12 @@ impl Round<'_> {
 
     /// Merges neighbouring chunks of a shard that have been there for longer than anybody reads the past; returns how many became one.
     fn merge(&self, router: &Router) -> Result<usize> {
-        let window = self.server.history_window().as_secs();
-        let now = arbor_protocol::log::now_ms() / 1000;
-        let before = u32::try_from(now - window as i64).unwrap_or(0);
+        let before = merged_before(self.server);
         let situation = Situation::read(&router.catalog, Selection::Chunks, self.interrupt)?;
         let mut merged = 0;
         for known in situation.known.iter().filter(|known| known.merges) {
-            for (min, max) in mergeable(known, before).into_iter().take(MERGES_MAX) {
-                let bounds: ArrayBuf = [&min, &max].into_iter().collect();
+            for run in mergeable(known, before).into_iter().take(MERGES_MAX) {
+                let bounds: ArrayBuf = [&run.min, &run.max].into_iter().collect();
                 let body = DocBuf::new().with("mergeChunks", known.namespace.as_str()).with("bounds", &bounds);
                 match self.with_request(router, &body, |request| request.merge_chunks()) {
                     Ok(_) => merged += 1,
@@ -427,8 +425,23 @@ fn is_passing(error: &Error) -> bool {
     )
 }
 
-/// Returns the bounds of runs of chunks that may become one.
-fn mergeable(known: &situation::Known, before: u32) -> Vec<(DocBuf, DocBuf)> {
+/// Returns the second before which a chunk must have come to its shard to be merged: reads of the past use the history of chunks.
+pub(crate) fn merged_before(server: &Commands) -> u32 {
+    let window = server.history_window().as_secs();
+    let now = arbor_protocol::log::now_ms() / 1000;
+    u32::try_from(now - window as i64).unwrap_or(0)
+}
+
+/// Neighbouring chunks of a shard that may become one.
+pub(crate) struct Run {
+    pub min: DocBuf,
+    pub max: DocBuf,
+    pub shard: String,
+    pub count: usize,
+}
+
+/// Returns the runs of chunks that may become one.
+pub(crate) fn mergeable(known: &situation::Known, before: u32) -> Vec<Run> {
     let mut runs: Vec<(&DocBuf, &DocBuf, usize)> = Vec::new();
     let mut open: Option<(&DocBuf, &DocBuf, usize)> = None;
     let bound = |chunk: &DocBuf, name| fields::document(chunk.as_doc(), name).map(Doc::to_buf).unwrap_or_default();
@@ -452,7 +465,13 @@ fn mergeable(known: &situation::Known, before: u32) -> Vec<(DocBuf, DocBuf)> {
     }
     runs.extend(open);
     let several = runs.into_iter().filter(|(.., count)| *count > 1);
-    several.map(|(first, last, _)| (bound(first, "min"), bound(last, "max"))).collect()
+    let run = |(first, last, count)| Run {
+        min: bound(first, "min"),
+        max: bound(last, "max"),
+        shard: owner(first).unwrap_or_default(),
+        count,
+    };
+    several.map(run).collect()
 }
 
 #[cfg(test)]
@@ -499,7 +518,7 @@ mod tests {
             let key = doc("{k: 1}");
             let known = situation::Known { namespace: "d.c".to_owned(), key, chunks, borders, merges: true };
             let number = |bound: &DocBuf| fields::int(bound.as_doc(), "k");
-            mergeable(&known, 100).iter().map(|(min, max)| (number(min), number(max))).collect::<Vec<_>>()
+            mergeable(&known, 100).iter().map(|run| (number(&run.min), number(&run.max))).collect::<Vec<_>>()
         };
         let plain = |shards: &str| -> Vec<DocBuf> {
             (0..).zip(shards.chars()).map(|(at, shard)| chunk(at, &shard.to_string(), 1, false)).collect()

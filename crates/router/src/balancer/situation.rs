@@ -49,8 +49,10 @@ pub(crate) enum Selection<'n> {
     Unbalanced,
     /// One collection, whether or not its chunks may be moved.
     One(&'n str),
-    /// The chunks of all collections, without their sizes.
+    /// The chunks of all collections that may be moved, without their sizes.
     Chunks,
+    /// The chunks of one collection, without their sizes.
+    ChunksOf(&'n str),
 }
 
 impl Situation {
@@ -78,7 +80,7 @@ impl Situation {
         let mut found = Situation { names, shards, collections: Vec::new(), known: Vec::new() };
         let chunk_bytes = chunk_bytes(catalog, interrupt)?;
         let filter = match selection {
-            Selection::One(namespace) => DocBuf::new().with("_id", namespace),
+            Selection::One(namespace) | Selection::ChunksOf(namespace) => DocBuf::new().with("_id", namespace),
             _ => DocBuf::new(),
         };
         let collections = catalog.read("collections", &filter, "_id", interrupt)?;
@@ -86,10 +88,10 @@ impl Situation {
             .iter()
             .map(DocBuf::as_doc)
             .filter(|doc| !fields::is_true(*doc, "dropped"))
-            .filter(|doc| matches!(selection, Selection::One(_)) || is_enabled(*doc))
+            .filter(|doc| matches!(selection, Selection::One(_) | Selection::ChunksOf(_)) || is_enabled(*doc))
             .collect();
         let sizes = match selection {
-            Selection::Chunks => vec![Vec::new(); read.len()],
+            Selection::Chunks | Selection::ChunksOf(_) => vec![Vec::new(); read.len()],
             _ => found.data_sizes(&connections, &read, interrupt)?,
         };
         let draining = found.shards.iter().any(|shard| shard.draining);
@@ -105,7 +107,7 @@ impl Situation {
                 continue;
             }
             found.add(catalog, doc, &own, &zone, max, interrupt)?;
-            if !matches!(selection, Selection::Chunks) {
+            if !matches!(selection, Selection::Chunks | Selection::ChunksOf(_)) {
                 found.size_chunks(&connections, interrupt)?;
             }
         }

@@ -251,7 +251,8 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             sessions(call, call.field(name), options, is_at_home)?
         }
         ("$collStats", false) => {
-            vec![collection_statistics(call, &spec.namespace, &coll_stats.unwrap_or_default())?]
+            let statistics = collection_statistics(call, &spec.namespace, &coll_stats.unwrap_or_default())?;
+            of_shard(call, vec![statistics], "ns")?
         }
         ("$planCacheStats", false) => plans(call, &spec.namespace, options)?,
         ("$listClusterCatalog", true) => list_collections::cluster_catalog(call, call.field(name), options)?,
@@ -272,10 +273,21 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let text = "The $indexStats stage specification must be an empty object";
             return Err(Error::from(arbor_lang::Error::location(28803, text)));
         }
-        ("$indexStats", false) => index_statistics(call, &spec.namespace)?,
+        ("$indexStats", false) => of_shard(call, index_statistics(call, &spec.namespace)?, "accesses")?,
         _ => return Ok(None),
     };
     Ok(Some(documents))
+}
+
+/// Inserts the name of the shard after a field, on a server that is part of a cluster.
+fn of_shard(call: &Call<'_>, documents: Vec<DocBuf>, after: &str) -> Result<Vec<DocBuf>> {
+    let identity = if call.server.is_shard() { call.server.shard_identity()? } else { None };
+    let Some(shard) = identity.as_ref().and_then(|identity| identity.get("shardName")) else { return Ok(documents) };
+    let placed = |document: DocBuf| {
+        let fields = document.as_doc().iter();
+        fields.flat_map(|field| [Some(field), (field.0 == after).then_some(("shard", shard))]).flatten().collect()
+    };
+    Ok(documents.into_iter().map(placed).collect())
 }
 
 /// `$listSessions` and `$listLocalSessions`. Without access control all sessions are shown.

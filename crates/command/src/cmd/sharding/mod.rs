@@ -25,10 +25,11 @@ pub(crate) fn set_ownership(call: &mut Call<'_>) -> Result<()> {
     call.server.set_ownership(name, (state, version), &ids("kept"), &ids("dropped"))
 }
 
-/// `_shardsvrReplaceCollection`: puts a collection with another shard key in the place of the one before, which is dropped; without
-/// `with` this shard has no part of it any more. Once more, it does nothing. Streams do not show it.
+/// `_shardsvrReplaceCollection`: puts another collection in the place of one, which is dropped: `with` names one with another shard key,
+/// of which streams show nothing, `renamed` one that gets a new name. Without either this shard has no part of it any more. Once more, it
+/// does nothing.
 pub(crate) fn replace_collection(call: &mut Call<'_>) -> Result<()> {
-    call.only(&["with"])?;
+    call.only(&["with", "renamed"])?;
     let server = call.server;
     let namespace = Namespace::parse(call.field(call.info.name).string(call.target())?)?;
     let with = call.optional("with").map(|value| call.field("with").string(value)).transpose()?;
@@ -36,15 +37,19 @@ pub(crate) fn replace_collection(call: &mut Call<'_>) -> Result<()> {
     if with.as_ref().is_some_and(|with| !with.is_resharding()) {
         return Err(Error::bad_value("only a collection that is being filled can take the place of another one"));
     }
-    let done = match &with {
-        Some(with) => server.database.store.replace_unnoted(with, &namespace),
-        None => server.database.store.drop_unnoted(&namespace),
+    let renamed = call.optional("renamed").map(|value| call.field("renamed").string(value)).transpose()?;
+    let renamed = renamed.map(Namespace::parse).transpose()?;
+    let store = &server.database.store;
+    let done = match (&with, &renamed) {
+        (Some(with), _) => store.replace_unnoted(with, &namespace),
+        (None, Some(from)) => store.rename(from, &namespace, true),
+        (None, None) => store.drop_unnoted(&namespace),
     };
     match done {
         Err(arbor_store::Error::NamespaceNotFound(_)) => {}
         done => done?,
     }
-    for name in [Some(&namespace), with.as_ref()].into_iter().flatten() {
+    for name in [Some(&namespace), with.as_ref(), renamed.as_ref()].into_iter().flatten() {
         server.forget_ranges(name.as_str())?;
         server.usages.forget(name.as_str());
     }

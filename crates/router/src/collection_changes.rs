@@ -1,0 +1,312 @@
+//! Drops and renames of collections that are on chosen shards.
+//!
+//! C1: the config servers decide by one write, in the document of the collection in `config.collections`: `dropping`, or `renaming` with
+//! the name before. Until then everything is as it was; after it the shards refuse requests (A1 of `administration`) until the change is done
+//! on all of them, by this router or by one whose request is refused.
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_command::{Answer, Error, Result};
+use arbor_store::Namespace;
+
+use crate::administration::{Guard, renewal};
+use crate::catalog::Routing;
+use crate::chunks::transaction;
+use crate::definitions::first_batch;
+use crate::moves::{FINISH_MAX, retried};
+use crate::shard::Shard;
+use crate::table::Table;
+use crate::{Request, fields};
+
+fn id_is(name: &str) -> DocBuf {
+    DocBuf::new().with("_id", name)
+}
+
+fn deletes(collection: &str, filter: &DocBuf) -> DocBuf {
+    let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
+    DocBuf::new().with("delete", collection).with("deletes", &std::iter::once(&statement).collect::<ArrayBuf>())
+}
+
+fn inserts(collection: &str, documents: &[DocBuf]) -> DocBuf {
+    DocBuf::new().with("insert", collection).with("documents", &documents.iter().collect::<ArrayBuf>())
+}
+
+impl<'r> Request<'r> {
+    pub(crate) fn drop_collection(&self) -> Result<Answer> {
+        let namespace = self.namespace()?;
+        self.with_routing(self.routed.db, &namespace, false, |routing| match routing {
+            Routing::Unsharded(shard, _) | Routing::Config(shard) => {
+                Ok(Answer::Reply(self.forward_to(routing, shard)?))
+            }
+            Routing::Sharded(..) => {
+                self.drop_everywhere(&namespace)?;
+                let reply = DocBuf::new().with("ns", namespace.as_str()).with("nIndexesWas", 1i32);
+                Ok(Answer::Reply(reply))
+            }
+        })
+    }
+
+    /// Drops the parts of a collection on all shards, and forgets its chunks and zones.
+    pub(crate) fn drop_everywhere(&self, namespace: &str) -> Result<()> {
+        let guard = self.lock_renewed(namespace)?;
+        self.end_dead_resharding(namespace)?;
+        let interrupt = self.interrupt();
+        if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
+            // another router was faster
+            self.forget(namespace);
+            return Ok(());
+        }
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        self.set_ownership(&shards, namespace, "blocked", None)?;
+        let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
+        let statement = DocBuf::new().with("q", &id_is(namespace)).with("u", &set);
+        let updates: ArrayBuf = std::iter::once(&statement).collect();
+        self.catalog().write(DocBuf::new().with("update", "collections").with("updates", &updates), interrupt)?;
+        let interrupt = self.router.within(FINISH_MAX);
+        retried(&interrupt, || self.finish_change(namespace, &guard).map(drop))
+    }
+
+    /// Completes the change of a collection that the config servers have decided, if there is one. Requires the lock of its name. Returns
+    /// false if another router is completing it.
+    pub(crate) fn finish_change(&self, namespace: &str, guard: &Guard<'_>) -> Result<bool> {
+        let interrupt = self.interrupt();
+        let before = DocBuf::new().with("renaming.from", namespace);
+        let renamed = self.catalog().read("collections", &before, "_id", interrupt)?;
+        if let Some(to) = renamed.first().and_then(|doc| fields::string(doc.as_doc(), "_id")) {
+            let Some(of_target) = self.try_lock_as(to, true)? else { return Ok(false) };
+            self.finish_change(to, &of_target)?;
+        }
+        let Some(collection) = self.catalog().read_one("collections", namespace.into(), interrupt)? else {
+            return Ok(true);
+        };
+        if fields::is_true(collection.as_doc(), "dropping") {
+            self.finish_dropping(namespace, &collection, guard)?;
+            return Ok(true);
+        }
+        if let Some(renaming) = fields::document(collection.as_doc(), "renaming") {
+            let from = fields::string(renaming, "from").unwrap_or_default();
+            self.finish_renaming((from, namespace), &collection, guard)?;
+        }
+        self.finish_replacing(namespace)?;
+        Ok(true)
+    }
+
+    /// Like [`Request::finish_change`]. Errors: another router is completing it.
+    pub(crate) fn change_is_complete(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
+        let text = || format!("another operation on {namespace} is in progress");
+        let is_complete = self.finish_change(namespace, guard)?;
+        if is_complete { Ok(()) } else { Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text())) }
+    }
+
+    fn finish_dropping(&self, namespace: &str, collection: &DocBuf, guard: &Guard<'_>) -> Result<()> {
+        let interrupt = self.interrupt();
+        let (db, name) = namespace.split_once('.').unwrap_or((namespace, ""));
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        self.set_ownership(&shards, namespace, "blocked", None)?;
+        for shard in &shards {
+            guard.renew(interrupt)?;
+            match shard.call(db, &DocBuf::new().with("drop", name), interrupt) {
+                Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
+                other => drop(other?),
+            }
+        }
+        let uuid = collection.get("uuid").unwrap_or(ValueRef::Null);
+        self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
+        self.catalog().delete("tags", &DocBuf::new().with("ns", namespace), interrupt)?;
+        self.catalog().delete("collections", &id_is(namespace), interrupt)?;
+        self.set_ownership(&shards, namespace, "none", None)?;
+        self.forget(namespace);
+        Ok(())
+    }
+
+    pub(crate) fn rename(&self) -> Result<Answer> {
+        let from = Namespace::parse(self.collection()?)?;
+        let to = Namespace::parse(self.text("to")?)?;
+        let create = self.catalog().routing(to.db(), to.as_str(), true, self.interrupt())?;
+        self.with_routing(from.db(), from.as_str(), false, |routing| match (routing, &create) {
+            (Routing::Sharded(..), _) => {
+                self.rename_everywhere(&from, &to)?;
+                Ok(Answer::Reply(DocBuf::new()))
+            }
+            (Routing::Unsharded(shard, _), Routing::Unsharded(other, _)) if shard.name == other.name => {
+                self.rename_on(shard)
+            }
+            // the target is on chosen shards
+            (Routing::Unsharded(shard, _), Routing::Sharded(..)) if from.db() == to.db() => {
+                self.check_target(&to)?;
+                if self.on_shard(shard, &from)?.is_none() {
+                    let text = format!("Source collection {from} does not exist");
+                    return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
+                }
+                self.drop_everywhere(to.as_str())?;
+                self.rename_on(shard)
+            }
+            _ => {
+                let text = "Source and destination collections must be on same shard";
+                Err(Error::new(Code::ILLEGAL_OPERATION, text))
+            }
+        })
+    }
+
+    fn rename_on(&self, shard: &Arc<Shard>) -> Result<Answer> {
+        let reply = self.on_one(shard, "admin", self.plain(), &[])?;
+        Ok(Answer::Reply(fields::passed(&reply)))
+    }
+
+    /// Returns the collection or view as a shard lists it.
+    fn on_shard(&self, shard: &Shard, namespace: &Namespace) -> Result<Option<DocBuf>> {
+        let only = DocBuf::new().with("name", namespace.collection());
+        let list = DocBuf::new().with("listCollections", 1i32).with("filter", &only);
+        let listed = shard.call(namespace.db(), &list, self.interrupt())?;
+        Ok(first_batch(listed.as_doc())?.first().map(|doc| doc.to_buf()))
+    }
+
+    /// Refuses a name that is in use, unless what has it is to be dropped.
+    fn check_target(&self, to: &Namespace) -> Result<()> {
+        let exists = || Error::new(Code::NAMESPACE_EXISTS, "target namespace exists");
+        let may_drop = fields::is_true(self.body(), "dropTarget");
+        if self.tracked(to.as_str())?.is_some() {
+            return if may_drop { Ok(()) } else { Err(exists()) };
+        }
+        let Some(database) = self.catalog().database(to.db(), self.interrupt())? else { return Ok(()) };
+        let primary = self.catalog().shard(&database.primary, self.interrupt())?;
+        match self.on_shard(&primary, to)? {
+            Some(listed) if !may_drop || fields::string(listed.as_doc(), "type") != Some("collection") => Err(exists()),
+            _ => Ok(()),
+        }
+    }
+
+    fn rename_everywhere(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        if from == to {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, "Can't rename a collection to itself"));
+        }
+        if from.db() != to.db() {
+            let text = "Source and destination collections must be on the same database.";
+            return Err(Error::new(Code::COMMAND_FAILED, text));
+        }
+        to.check_creatable()?;
+        // in the order of the names, so that two routers do not wait for each other
+        let (first, second) = if from < to { (from, to) } else { (to, from) };
+        let first = self.lock_for_move(first.as_str())?;
+        let second = self.lock_for_move(second.as_str())?;
+        let (of_source, of_target) = if from < to { (&first, &second) } else { (&second, &first) };
+        for (name, guard) in [(from, of_source), (to, of_target)] {
+            self.end_dead_resharding(name.as_str())?;
+            self.change_is_complete(name.as_str(), guard)?;
+        }
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"));
+        let table = self.tracked(from.as_str())?.ok_or_else(missing)?;
+        self.check_target(to)?;
+        // documents that have left a shard would be there again under the new name
+        for shard in self.shards_named(&table.shards().collect::<Vec<_>>())? {
+            self.wait_for_ranges(&table, &shard, &|| first.renew(self.interrupt()))?;
+        }
+        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        for name in [from, to] {
+            self.set_ownership(&shards, name.as_str(), "blocked", None)?;
+        }
+        let committed = self.commit_renaming((from, to), &[&first, &second]);
+        let interrupt = self.router.within(FINISH_MAX);
+        // also where the reply was lost
+        let renamed = retried(&interrupt, || self.catalog().read_one("collections", to.as_str().into(), &interrupt))?;
+        let is_done = renamed.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == Some(&table.uuid));
+        if is_done {
+            return retried(&interrupt, || {
+                of_source.renew(&interrupt)?;
+                self.finish_change(to.as_str(), of_target).map(drop)
+            });
+        }
+        for name in [from, to] {
+            self.restore(name.as_str(), &shards)?;
+        }
+        committed
+    }
+
+    /// Lets the requests on a collection continue that did not change.
+    fn restore(&self, namespace: &str, shards: &[Arc<Shard>]) -> Result<()> {
+        match self.tracked(namespace)? {
+            Some(table) => shards.iter().try_for_each(|shard| self.settle(&table, shard, self.interrupt())),
+            None => self.set_ownership(shards, namespace, "none", None),
+        }
+    }
+
+    fn commit_renaming(&self, (from, to): (&Namespace, &Namespace), guards: &[&Guard<'_>]) -> Result<()> {
+        let interrupt = self.router.within(FINISH_MAX);
+        let read = |name: &Namespace| self.catalog().read_one("collections", name.as_str().into(), &interrupt);
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"));
+        let (source, target) = (read(from)?.ok_or_else(missing)?, read(to)?);
+        let mut renaming = DocBuf::new().with("from", from.as_str());
+        if let Some(uuid) = target.as_ref().and_then(|target| target.get("uuid")) {
+            renaming.append("before", uuid);
+        }
+        let named = |(name, value)| match name {
+            "_id" => (name, ValueRef::String(to.as_str())),
+            "lastmodEpoch" => (name, ValueRef::ObjectId(arbor_protocol::topology::new_object_id())),
+            "timestamp" => (name, ValueRef::Timestamp(crate::catalog::now())),
+            _ => (name, value),
+        };
+        let renamed: DocBuf = source.as_doc().iter().map(named).collect();
+        let renamed = renamed.with("renaming", &renaming);
+        let mut commands: Vec<DocBuf> = guards.iter().map(|guard| renewal(guard.id())).collect();
+        commands.extend([from, to].map(|name| deletes("collections", &id_is(name.as_str()))));
+        commands.push(inserts("collections", &[renamed]));
+        let zones = self.catalog().read("tags", &DocBuf::new().with("ns", from.as_str()), "min", &interrupt)?;
+        commands.extend([from, to].map(|name| deletes("tags", &DocBuf::new().with("ns", name.as_str()))));
+        if !zones.is_empty() {
+            let zones: Vec<DocBuf> = zones.iter().map(|zone| zone_of(zone, to)).collect();
+            commands.push(inserts("tags", &zones));
+        }
+        transaction(self.catalog(), commands, &interrupt)
+    }
+
+    fn finish_renaming(&self, (from, to): (&str, &str), collection: &DocBuf, guard: &Guard<'_>) -> Result<()> {
+        let interrupt = self.interrupt();
+        let (db, _) = to.split_once('.').unwrap_or_default();
+        self.forget(from);
+        self.forget(to);
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{to} was dropped meanwhile"));
+        let table: Arc<Table> = self.catalog().table(to, interrupt)?.ok_or_else(missing)?;
+        let database = self.catalog().database(db, interrupt)?;
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        for name in [from, to] {
+            self.set_ownership(&shards, name, "blocked", None)?;
+        }
+        for shard in &shards {
+            guard.renew(interrupt)?;
+            let is_primary = database.as_ref().is_some_and(|database| database.primary == shard.name);
+            let mut replace = DocBuf::new().with("_shardsvrReplaceCollection", to);
+            if is_primary || table.shards().any(|own| own == shard.name) {
+                replace.append("renamed", from);
+            } else {
+                shard.call("admin", &DocBuf::new().with("_shardsvrReplaceCollection", from), interrupt)?;
+            }
+            shard.call("admin", &replace, interrupt)?;
+        }
+        let renaming = fields::document(collection.as_doc(), "renaming");
+        if let Some(before) = renaming.and_then(|renaming| renaming.get("before")) {
+            self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
+        }
+        self.catalog().put("collections", &fields::without(collection.as_doc(), &["renaming"]), interrupt)?;
+        self.set_ownership(&shards, to, "collection", Some(&|shard: &str| table.version_for(shard)))?;
+        self.set_ownership(&shards, from, "none", None)?;
+        self.forget(from);
+        self.forget(to);
+        Ok(())
+    }
+}
+
+/// Returns a zone's range of a collection with another name.
+fn zone_of(zone: &DocBuf, to: &Namespace) -> DocBuf {
+    let id = DocBuf::new().with("ns", to.as_str());
+    let id = match zone.get("min") {
+        Some(min) => id.with("min", min),
+        None => id,
+    };
+    let own = fields::without(zone.as_doc(), &["_id", "ns"]);
+    let mut renamed = DocBuf::new().with("_id", &id).with("ns", to.as_str());
+    own.as_doc().iter().for_each(|(name, value)| {
+        renamed.append(name, value);
+    });
+    renamed
+}
