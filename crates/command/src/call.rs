@@ -10,6 +10,7 @@ use arbor_protocol::generic::{Generic, is_generic};
 use arbor_query::{CursorOptions, Database, Interrupt, LastCommit, Scope};
 use arbor_repl::Replication;
 use arbor_store::Namespace;
+use arbor_txn::ReadView;
 use arbor_wire::Sequence;
 
 use crate::concerns::PastView;
@@ -36,6 +37,8 @@ pub(crate) struct Call<'c> {
     pub last_commit: &'c LastCommit,
     /// The past state that the command reads.
     pub view: Option<&'c PastView>,
+    /// The state for which the versions of the request were checked.
+    pub owned_view: Option<&'c ReadView>,
     /// Until when the command waits for news, as it said when it ran before.
     pub waited_until: Option<Instant>,
     /// The command has no reply yet: it is to run again when there are news, and at this time.
@@ -71,10 +74,10 @@ impl<'c> Call<'c> {
 
     /// Returns the scope in which the statements of this command run.
     pub(crate) fn scope(&self) -> Scope<'c> {
-        let scope = match (self.session, self.view) {
-            (Some(session), _) => session.scope(self.statements),
-            (None, Some((view, _))) => Scope::of(self.database()).at(view),
-            (None, None) => Scope::of(self.database()),
+        let scope = match (self.session, self.view, self.owned_view) {
+            (Some(session), ..) => session.scope(self.statements),
+            (None, Some((view, _)), _) | (None, None, Some(view)) => Scope::of(self.database()).at(view),
+            (None, None, None) => Scope::of(self.database()),
         };
         scope.noting(self.last_commit)
     }
@@ -95,6 +98,7 @@ impl<'c> Call<'c> {
             interrupt: self.interrupt.clone(),
             last_commit: self.last_commit,
             view: self.view,
+            owned_view: self.owned_view,
             waited_until: None,
             wait_until: None,
             reply: DocBuf::new(),

@@ -25,6 +25,7 @@ use crate::cmd::crud::get_more;
 use crate::cmd::diagnostics::hello;
 use crate::incoming::{Incoming, hidden, kind_name};
 use crate::moves;
+use crate::ownership::OwnedState;
 use crate::registry::{self, Row};
 use crate::routing::answered;
 use crate::session::{InSession, REFRESH, rules};
@@ -191,11 +192,12 @@ impl Commands {
             (Some(session), Some(numbered)) if numbered.is_transaction() => Some((session, numbered.number)),
             _ => None,
         };
-        let pass = match self.ownership.as_ref().map(|ownership| ownership.enter(request, transaction)) {
+        let follows = self.follows_versions(request.body);
+        let checked = self.ownership.as_ref().filter(|_| !follows);
+        let pass = match checked.map(|ownership| ownership.enter(request, transaction)) {
             Some(Err(error)) => return RunOutcome::failed(error),
             passed => passed.transpose().ok().flatten(),
         };
-        let placed = pass.as_ref().and_then(|pass| pass.placed.as_ref());
         let session = match &self.router {
             Some(_) => Ok(None),
             None => InSession::enter(self, connection, info, request.body, &generic, &interrupt),
@@ -206,6 +208,15 @@ impl Commands {
         };
         let statements = session.as_ref().and_then(InSession::statements);
         let past_view = if self.router.is_some() { Ok(None) } else { self.past_view(&generic) };
+        let followed = match (follows, &past_view) {
+            (true, Ok(past)) => self.enter_following(info.name, request, past.as_ref()),
+            _ => Ok(OwnedState::default()),
+        };
+        let followed = match followed {
+            Ok(followed) => followed,
+            Err(error) => return RunOutcome::failed(error),
+        };
+        let placed = pass.as_ref().and_then(|pass| pass.placed.as_ref()).or(followed.placed.as_ref());
         let past = past_view.as_ref().ok().and_then(Option::as_ref).map(|(view, _)| view.position());
         let position = past.or_else(|| session.as_ref().and_then(InSession::position));
         let shown = match (placed, position) {
@@ -241,6 +252,7 @@ impl Commands {
             interrupt,
             last_commit: &last_commit,
             view: view.as_ref(),
+            owned_view: followed.view.as_ref(),
             waited_until: request.waited_until,
             wait_until: None,
             reply: DocBuf::new(),

@@ -233,6 +233,26 @@ impl Moving {
     }
 }
 
+fn range_rows_in(scope: &Scope<'_>, name: Option<&str>) -> Result<Vec<DocBuf>> {
+    let filter = name.map_or_else(DocBuf::new, |name| DocBuf::new().with("nss", name));
+    let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(deletions()?) };
+    let found = arbor_query::find(scope, &spec, &Interrupt::never())?;
+    Ok(found.all(&Interrupt::never())?)
+}
+
+fn delete_row_in(scope: &Scope<'_>, filter: &DocBuf) -> Result<()> {
+    let statement = DeleteStatement { q: filter.as_doc(), multi: true, hint: None, collation: None };
+    let spec = DeleteSpec {
+        namespace: deletions()?,
+        deletes: vec![statement],
+        ordered: true,
+        let_variables: None,
+        durability: Durability::Journaled,
+    };
+    let outcome = arbor_query::delete(scope, &spec, &Interrupt::never())?;
+    outcome.errors.into_iter().next().map_or(Ok(()), |failed| Err(failed.error.into()))
+}
+
 fn deletions() -> Result<Namespace> {
     Ok(Namespace::new("config", "rangeDeletions")?)
 }
@@ -359,15 +379,16 @@ fn read_range(
 impl Commands {
     /// Returns the rows of ranges of a collection; of all, without a name.
     pub(crate) fn range_rows(&self, name: Option<&str>) -> Result<Vec<DocBuf>> {
-        let filter = name.map_or_else(DocBuf::new, |name| DocBuf::new().with("nss", name));
-        let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(deletions()?) };
-        let found = arbor_query::find(&Scope::of(&self.database), &spec, &Interrupt::never())?;
-        Ok(found.all(&Interrupt::never())?)
+        range_rows_in(&Scope::of(&self.database), name)
     }
 
     /// Returns the ranges of a collection whose documents are not the shard's own. None: it owns all that it has.
     pub(crate) fn hidden_ranges(&self, name: &str) -> Result<Option<HiddenRanges>> {
-        let rows = self.range_rows(Some(name))?;
+        self.hidden_ranges_in(&Scope::of(&self.database), name)
+    }
+
+    pub(crate) fn hidden_ranges_in(&self, scope: &Scope<'_>, name: &str) -> Result<Option<HiddenRanges>> {
+        let rows = range_rows_in(scope, Some(name))?;
         let hidden: Vec<&DocBuf> = rows.iter().filter(|row| is_hidden(row.as_doc())).collect();
         let Some(first) = hidden.first() else { return Ok(None) };
         let bounds = |row: &&DocBuf| (bytes_of(row.as_doc(), "low"), bytes_of(row.as_doc(), "high"));
@@ -377,32 +398,48 @@ impl Commands {
     }
 
     fn delete_row(&self, filter: &DocBuf) -> Result<()> {
-        let statement = DeleteStatement { q: filter.as_doc(), multi: true, hint: None, collation: None };
-        let spec = DeleteSpec {
-            namespace: deletions()?,
-            deletes: vec![statement],
-            ordered: true,
-            let_variables: None,
-            durability: Durability::Journaled,
-        };
-        let outcome = arbor_query::delete(&Scope::of_server(&self.database), &spec, &Interrupt::never())?;
-        outcome.errors.into_iter().next().map_or(Ok(()), |failed| Err(failed.error.into()))
+        delete_row_in(&Scope::of_server(&self.database), filter)
     }
 
-    /// Ends moves of ranges: those of `kept` are the shard's own, those of `dropped` are to be deleted. Returns true if one has arrived.
-    pub(crate) fn settle_ranges(&self, name: &str, kept: &[ObjectId], dropped: &[ObjectId]) -> Result<bool> {
-        let mut has_arrived = false;
-        if kept.is_empty() && dropped.is_empty() {
-            return Ok(has_arrived);
+    /// Ends moves of ranges, and stores a document, all in one transaction: the ranges of `kept` are the shard's own, those of `dropped` are to
+    /// be deleted. Returns true if one has arrived.
+    pub(crate) fn settle_ranges(
+        &self,
+        name: &str,
+        kept: &[ObjectId],
+        dropped: &[ObjectId],
+        (namespace, document): (&Namespace, Doc<'_>),
+    ) -> Result<bool> {
+        for _ in 0..CONFLICTS_MAX {
+            let open = OpenTransaction::begin(&self.database.store)?;
+            let scope = Scope::of_server(&self.database).in_transaction(&open);
+            let settled = self.settle_in(&scope, name, kept, dropped).and_then(|has_arrived| {
+                self.persist_in(&scope, namespace, document)?;
+                Ok(has_arrived)
+            });
+            let committed = settled.and_then(|has_arrived| {
+                open.commit(Durability::Journaled)?;
+                Ok(has_arrived)
+            });
+            match committed {
+                // the deletion of another range has changed its row
+                Err(error) if error.code == Code::WRITE_CONFLICT => {}
+                outcome => return outcome,
+            }
         }
-        for row in self.range_rows(Some(name))? {
+        Err(Error::new(Code::WRITE_CONFLICT, "the rows of the ranges are being written"))
+    }
+
+    fn settle_in(&self, scope: &Scope<'_>, name: &str, kept: &[ObjectId], dropped: &[ObjectId]) -> Result<bool> {
+        let mut has_arrived = false;
+        for row in range_rows_in(scope, Some(name))? {
             let id = id_of(row.as_doc());
             if dropped.contains(&id) {
                 let ready: DocBuf = row.as_doc().iter().filter(|(name, _)| *name != "pending").collect();
-                self.persist(&deletions()?, ready.as_doc())?;
+                self.persist_in(scope, &deletions()?, ready.as_doc())?;
             } else if kept.contains(&id) {
                 has_arrived |= string(row.as_doc(), "side") == "recipient";
-                self.delete_row(&DocBuf::new().with("_id", ValueRef::ObjectId(id)))?;
+                delete_row_in(scope, &DocBuf::new().with("_id", ValueRef::ObjectId(id)))?;
             }
         }
         Ok(has_arrived)

@@ -21,9 +21,10 @@ use arbor_bson::{Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_query::{FindSpec, Interrupt, Scope};
 use arbor_session::SessionId;
 use arbor_store::Namespace;
-use arbor_txn::View;
+use arbor_txn::{ReadView, View};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
+use crate::concerns::PastView;
 use crate::incoming::Incoming;
 use crate::moves::{ClearedRange, Entered, HiddenRanges, Moving, is_write, owned_before};
 use crate::{Commands, Error, Result};
@@ -272,20 +273,23 @@ impl Ownership {
     }
 
     fn check_database(&self, db: &str, received: Doc<'_>) -> Result<()> {
-        let known = self.known.read();
-        let required = match known.get(db) {
-            None | Some(Known::Collection(..)) => return Ok(()),
-            Some(Known::Database(own)) if own.as_bytes() == received.as_bytes() => return Ok(()),
-            Some(Known::Database(own)) => Some(own.clone()),
-            Some(Known::Blocked) => None,
-        };
-        let mut details = DocBuf::new().with("db", db).with("vReceived", received);
-        if let Some(required) = &required {
-            details.append("version", required);
-        }
-        let text = format!("version mismatch for database {db}");
-        Err(Error::new(Code::STALE_DB_VERSION, text).with_details(details))
+        check_database(self.known.read().get(db), db, received)
     }
+}
+
+fn check_database(known: Option<&Known>, db: &str, received: Doc<'_>) -> Result<()> {
+    let required = match known {
+        None | Some(Known::Collection(..)) => return Ok(()),
+        Some(Known::Database(own)) if own.as_bytes() == received.as_bytes() => return Ok(()),
+        Some(Known::Database(own)) => Some(own.clone()),
+        Some(Known::Blocked) => None,
+    };
+    let mut details = DocBuf::new().with("db", db).with("vReceived", received);
+    if let Some(required) = &required {
+        details.append("version", required);
+    }
+    let text = format!("version mismatch for database {db}");
+    Err(Error::new(Code::STALE_DB_VERSION, text).with_details(details))
 }
 
 fn stale(namespace: &str, received: Doc<'_>, required: Option<&DocBuf>) -> Error {
@@ -462,8 +466,14 @@ impl Commands {
         if known.is_none() {
             self.forget_ranges(name)?;
         }
-        let has_arrived = self.settle_ranges(name, kept, dropped)?;
-        self.persist(&rows()?, row)?;
+        let has_arrived = match kept.is_empty() && dropped.is_empty() {
+            true => {
+                self.persist(&rows()?, row)?;
+                false
+            }
+            // a member that follows shows a range with the version that owns it, and not before
+            false => self.settle_ranges(name, kept, dropped, (&rows()?, row))?,
+        };
         self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
         let Some(Known::Collection(placed)) = known else {
             ownership.set(name, known);
@@ -483,7 +493,70 @@ impl Commands {
     }
 }
 
+/// The state that a request reads whose versions were checked on a member that follows.
+#[derive(Default)]
+pub(crate) struct OwnedState {
+    /// None: the one of the read concern, or what is newest.
+    pub(crate) view: Option<ReadView>,
+    pub(crate) placed: Option<Arc<Placed>>,
+}
+
+/// Reads of documents, which show the state for which their versions were checked.
+const READS: &[&str] = &["find", "aggregate", "count", "distinct"];
+
 impl Commands {
+    /// Returns true if a request has versions, and this member does not set them.
+    pub(crate) fn follows_versions(&self, body: Doc<'_>) -> bool {
+        self.ownership.is_some()
+            && (body.get("shardVersion").is_some() || body.get("databaseVersion").is_some())
+            && !self.is_primary()
+    }
+
+    /// Checks the versions of a request on a member that follows. What this one knows is in rows that follow as documents do (O2), so the
+    /// rows of a state say what is owned in it.
+    pub(crate) fn enter_following(
+        &self,
+        command: &str,
+        request: &Incoming<'_>,
+        past: Option<&PastView>,
+    ) -> Result<OwnedState> {
+        let transactions = &self.database.transactions;
+        let now = if past.is_some() { None } else { Some(transactions.read()?) };
+        let Some(view) = past.map(|(view, _)| view).or(now.as_ref()) else { unreachable!("one of both is there") };
+        let scope = Scope::of(&self.database).at(view);
+        let known = |name: &str| -> Result<Option<Known>> {
+            let filter = DocBuf::new().with("_id", name);
+            let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(rows()?) };
+            let found = arbor_query::find(&scope, &spec, &Interrupt::never())?.all(&Interrupt::never())?;
+            Ok(found.first().and_then(|row| Known::of_row(row.as_doc())))
+        };
+        let of_past = |error: Error| match past {
+            // another table would not help
+            Some(_) => Error::new(Code::MIGRATION_CONFLICT, error.message.clone()),
+            None => error,
+        };
+        let (db, body) = (request.db, request.body);
+        let mut placed = None;
+        if let (Some(ValueRef::Document(version)), Some((_, ValueRef::String(name)))) =
+            (body.get("shardVersion"), body.first())
+        {
+            let namespace = format!("{db}.{name}");
+            match known(&namespace)? {
+                None | Some(Known::Database(_)) if placement(version) == UNSHARDED => {}
+                Some(Known::Collection(own)) if own.placement == placement(version) => {
+                    let hidden = self.hidden_ranges_in(&scope, &namespace)?;
+                    placed = Some(Arc::new(own.next().with_hidden(hidden)));
+                }
+                Some(Known::Collection(own)) => return Err(of_past(stale(&namespace, version, Some(&own.version)))),
+                _ => return Err(of_past(stale(&namespace, version, None))),
+            }
+        }
+        if let Some(ValueRef::Document(version)) = body.get("databaseVersion") {
+            check_database(known(db)?.as_ref(), db, version).map_err(of_past)?;
+        }
+        Ok(OwnedState { view: now.filter(|_| READS.contains(&command)), placed })
+    }
+
     pub(crate) fn is_shard(&self) -> bool {
         self.ownership.is_some()
     }

@@ -275,6 +275,16 @@ impl Catalog {
         if known.is_empty() { self.refresh_shards(interrupt) } else { Ok(known) }
     }
 
+    /// Asks the members of the shards again that reads have used.
+    pub(crate) fn follow_members(&self) {
+        let known: Vec<Arc<Shard>> = self.known.lock().shards.values().cloned().collect();
+        known.iter().for_each(|shard| shard.follow_members());
+    }
+
+    pub(crate) fn forget_members(&self) {
+        self.known.lock().shards.values().for_each(|shard| shard.forget_members());
+    }
+
     pub(crate) fn shard(&self, name: &str, interrupt: &Interrupt) -> Result<Arc<Shard>> {
         if let Some(shard) = self.known.lock().shards.get(name) {
             return Ok(shard.clone());

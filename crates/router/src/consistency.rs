@@ -269,13 +269,13 @@ mod tests {
     #[test]
     fn gaps_and_overlaps_are_found() {
         let key = doc("{a: 1}");
-        let whole = ["{min: {a: MinKey()}, max: {a: 1}}", "{min: {a: 1}, max: {a: MaxKey()}}"];
+        let whole = ["{min: {a: MinKey}, max: {a: 1}}", "{min: {a: 1}, max: {a: MaxKey}}"];
         for (chunks, expected) in [
             (whole.to_vec(), vec![]),
-            (vec!["{min: {a: 0}, max: {a: MaxKey()}}"], vec!["RoutingTableMissingMinKey"]),
-            (vec!["{min: {a: MinKey()}, max: {a: 9}}"], vec!["RoutingTableMissingMaxKey"]),
-            (vec![whole[0], "{min: {a: 2}, max: {a: MaxKey()}}"], vec!["RoutingTableRangeGap"]),
-            (vec![whole[0], "{min: {a: 0}, max: {a: MaxKey()}}"], vec!["RoutingTableRangeOverlap"]),
+            (vec!["{min: {a: 0}, max: {a: MaxKey}}"], vec!["RoutingTableMissingMinKey"]),
+            (vec!["{min: {a: MinKey}, max: {a: 9}}"], vec!["RoutingTableMissingMaxKey"]),
+            (vec![whole[0], "{min: {a: 2}, max: {a: MaxKey}}"], vec!["RoutingTableRangeGap"]),
+            (vec![whole[0], "{min: {a: 0}, max: {a: MaxKey}}"], vec!["RoutingTableRangeOverlap"]),
         ] {
             let chunks: Vec<DocBuf> = chunks.into_iter().map(doc).collect();
             assert_eq!(kinds(|about, all| check_ends(about, key.as_doc(), &chunks, all)), expected, "{chunks:?}");

@@ -213,7 +213,10 @@ impl Request<'_> {
                 let any_will_do = ["listCollections", "listIndexes"].contains(&self.routed.info.name);
                 let own = database.as_ref().map(|database| database.primary.as_str()).filter(|own| names.contains(own));
                 match (names.as_slice(), own.or(names.first().copied())) {
-                    ([only], _) => self.forward_to(routing, &self.catalog().shard(only, self.interrupt())?),
+                    ([only], _) => {
+                        let only = self.catalog().shard(only, self.interrupt())?;
+                        self.forward_to(routing, &self.by_preference(only)?)
+                    }
                     (_, Some(one)) if any_will_do => {
                         self.forward_to(routing, &self.catalog().shard(one, self.interrupt())?)
                     }

@@ -17,6 +17,7 @@
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
 //! | `collection_changes` | drops and renames of collections on several shards |
+//! | `read_preference` | the members of shards that reads go to |
 //! | `bulk_write` | `bulkWrite` as statements of its collections |
 //! | `shard_key_update` | updates that may give a document another shard |
 //! | `elsewhere` | collections that stages on the router read |
@@ -49,6 +50,7 @@ mod moves;
 mod on_behalf;
 mod operations;
 mod read;
+mod read_preference;
 mod refine;
 mod reshard;
 mod rows;
@@ -194,6 +196,7 @@ impl arbor_command::Router for Router {
 
     fn tick(&self) {
         self.transactions.forget_old();
+        self.catalog.follow_members();
         // the next one may find the shards again
         let _ = self.continue_transactions();
         let due = self.last_ping.lock().is_none_or(|last| last.elapsed() >= PING);
@@ -215,6 +218,8 @@ pub(crate) struct Request<'r> {
 
 /// Attempts of a request whose routing table is out of date.
 const ATTEMPTS: u32 = 16;
+/// Attempts of a read by way of other members.
+const MEMBERS_ATTEMPTS: u32 = 4;
 /// Attempts of a request to a shard that is not there.
 const REMOVED_ATTEMPTS: u32 = 2;
 /// The change that a shard waits for seems to have been given up.
@@ -244,7 +249,16 @@ impl<'r> Request<'r> {
         let mut attempts = 0;
         loop {
             let routing = self.catalog().routing(db, namespace, create, self.interrupt());
-            match routing.and_then(|routing| attempt(&routing)) {
+            match routing.and_then(|routing| attempt(&self.routing_by_preference(routing)?)) {
+                // another member may do it
+                Err(error)
+                    if error.code == Code::HOST_UNREACHABLE
+                        && attempts < MEMBERS_ATTEMPTS
+                        && self.read_preference()?.is_some() =>
+                {
+                    self.catalog().forget_members();
+                    attempts += 1;
+                }
                 // a shard that the table names was removed: the tables of others may name it, too
                 Err(error) if error.code == Code::SHARD_NOT_FOUND && attempts < REMOVED_ATTEMPTS => {
                     self.catalog().forget_all();

@@ -19,7 +19,8 @@ impl Request<'_> {
         let options = DocBuf::new()
             .with("allUsers", !fields::is_true(body, "$ownOps"))
             .with("idleConnections", fields::is_true(body, "$all"));
-        let query: DocBuf = body.iter().skip(1).filter(|(name, _)| !is_generic(name)).collect();
+        let query: DocBuf =
+            body.iter().skip(1).filter(|(name, _)| !is_generic(name) && !matches!(*name, "$all" | "$ownOps")).collect();
         let filter = Filter::parse(query.as_doc(), &Context::new(arbor_protocol::log::now_ms()))?;
         let mut listed = ArrayBuf::new();
         for operation in self.operations_of_shards(options.as_doc())? {

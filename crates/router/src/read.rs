@@ -38,7 +38,7 @@ impl Request<'_> {
     }
 
     pub(crate) fn shards_named(&self, names: &[&str]) -> Result<Vec<Arc<Shard>>> {
-        names.iter().map(|name| self.catalog().shard(name, self.interrupt())).collect()
+        names.iter().map(|name| self.by_preference(self.catalog().shard(name, self.interrupt())?)).collect()
     }
 
     /// Opens a cursor of each shard.

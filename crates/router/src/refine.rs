@@ -170,8 +170,8 @@ mod tests {
         let added = |own: &str, key: &str| {
             added_fields(doc(own).as_doc(), doc(key).as_doc()).map(|doc| doc.as_doc().to_string())
         };
-        assert_eq!(added("{a: 1}", "{a: 1, b: 1}"), Some("{b: MinKey()}".to_owned()));
-        assert_eq!(added("{a: 'hashed'}", "{a: 'hashed', b: 1, c: 1}"), Some("{b: MinKey(), c: MinKey()}".to_owned()));
+        assert_eq!(added("{a: 1}", "{a: 1, b: 1}"), Some("{ b: MinKey }".to_owned()));
+        assert_eq!(added("{a: 'hashed'}", "{a: 'hashed', b: 1, c: 1}"), Some("{ b: MinKey, c: MinKey }".to_owned()));
         for (own, key) in [("{a: 1}", "{a: 1}"), ("{a: 1}", "{b: 1, a: 1}"), ("{a: 1}", "{a: 'hashed', b: 1}")] {
             assert_eq!(added(own, key), None, "{key}");
         }
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn zones_get_the_lowest_value_of_new_fields() {
-        let zone = doc("{_id: {ns: 'd.c', min: {a: 1}}, ns: 'd.c', min: {a: 1}, max: {a: MaxKey()}, tag: 'z'}");
-        let longer = longer_zone(&zone, doc("{a: 1}").as_doc(), &doc("{b: MinKey()}"));
-        let expected = "{_id: {ns: 'd.c', min: {a: 1, b: MinKey()}}, ns: 'd.c', min: {a: 1, b: MinKey()}, \
-            max: {a: MaxKey(), b: MaxKey()}, tag: 'z'}";
+        let zone = doc("{_id: {ns: 'd.c', min: {a: 1}}, ns: 'd.c', min: {a: 1}, max: {a: MaxKey}, tag: 'z'}");
+        let longer = longer_zone(&zone, doc("{a: 1}").as_doc(), &doc("{b: MinKey}"));
+        let expected = "{_id: {ns: 'd.c', min: {a: 1, b: MinKey}}, ns: 'd.c', min: {a: 1, b: MinKey}, \
+            max: {a: MaxKey, b: MaxKey}, tag: 'z'}";
         assert_eq!(longer.as_bytes(), doc(expected).as_bytes());
     }
 }

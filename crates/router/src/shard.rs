@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::clock::ClusterClock;
 use crate::fields;
+use crate::read_preference::Members;
 use crate::transactions::Entered;
 
 /// Idle connections that are kept.
@@ -34,7 +35,7 @@ const KILL: &str = "_killOperations";
 /// Longest wait for that.
 const KILL_MAX: Duration = Duration::from_secs(5);
 /// More members no set has.
-const HOSTS_MAX: usize = 50;
+pub(crate) const HOSTS_MAX: usize = 50;
 
 const NOT_PRIMARY: &[Code] = &[
     Code::NOT_WRITABLE_PRIMARY,
@@ -55,6 +56,9 @@ pub(crate) struct Shard {
     connect: Connect,
     clock: Arc<ClusterClock>,
     state: Mutex<State>,
+    /// The member by way of which this is the shard. None: the primary, whichever it is.
+    member: Option<String>,
+    pub members: Mutex<Members>,
 }
 
 struct State {
@@ -85,7 +89,44 @@ impl Shard {
     ) -> std::result::Result<Shard, String> {
         let (set, members) = members_of(hosts)?;
         let state = State { hosts: members, primary: None, idle: Vec::new() };
-        Ok(Shard { name: name.to_owned(), set: set.to_owned(), connect, clock, state: Mutex::new(state) })
+        Ok(Shard {
+            name: name.to_owned(),
+            set: set.to_owned(),
+            connect,
+            clock,
+            state: Mutex::new(state),
+            member: None,
+            members: Mutex::default(),
+        })
+    }
+
+    /// Returns this shard by way of one member, for reads.
+    pub(crate) fn by_way_of(&self, host: &str) -> Shard {
+        Shard {
+            name: self.name.clone(),
+            set: self.set.clone(),
+            connect: self.connect.clone(),
+            clock: self.clock.clone(),
+            state: Mutex::new(State { hosts: vec![host.to_owned()], primary: Some(host.to_owned()), idle: Vec::new() }),
+            member: Some(host.to_owned()),
+            members: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn is_by_way_of(&self, host: &str) -> bool {
+        self.member.as_deref() == Some(host)
+    }
+
+    pub(crate) fn known_hosts(&self) -> Vec<String> {
+        self.state.lock().hosts.clone()
+    }
+
+    /// Returns the reply of a member to `hello`, and the time that it took. None: it could not be reached.
+    pub(crate) fn hello(&self, host: &str) -> Option<(DocBuf, Duration)> {
+        let mut client = self.connect(host).ok()?;
+        let begun = Instant::now();
+        let reply = client.command("admin", &DocBuf::new().with("hello", 1i32)).ok()?.doc.to_buf();
+        Some((reply, begun.elapsed()))
     }
 
     /// `set/host:port,...`
@@ -126,8 +167,14 @@ impl Shard {
             Err(failure) => return Begun::Ended(Err(failure)),
         };
         let timed = self.clock.shown_to(command);
-        let (keyed, key) = keyed(timed.as_ref().unwrap_or(command));
-        match client.send(db, keyed.as_ref().or(timed.as_ref()).unwrap_or(command), sequences) {
+        let command = timed.as_ref().unwrap_or(command);
+        let anywhere = self.member.is_some().then(|| {
+            let preference = DocBuf::new().with("mode", "secondaryPreferred");
+            fields::without(command.as_doc(), &["$readPreference"]).with("$readPreference", &preference)
+        });
+        let command = anywhere.as_ref().unwrap_or(command);
+        let (keyed, key) = keyed(command);
+        match client.send(db, keyed.as_ref().unwrap_or(command), sequences) {
             Ok(()) => Begun::Sent(Box::new(Sent { host, client, key })),
             Err(error) => Begun::Ended(Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") })),
         }
@@ -155,6 +202,9 @@ impl Shard {
                 Failure::Lost { sent, .. } => !sent || may_run_twice(command.as_doc()),
                 Failure::Ended(_) => false,
             };
+            if self.member.is_some() {
+                return Err(self.member_error(failure));
+            }
             match &failure {
                 Failure::Refused(error) if !NOT_PRIMARY.contains(&error.code) => {}
                 Failure::Refused(_) | Failure::Lost { .. } => self.forget_primary(),
@@ -176,6 +226,21 @@ impl Shard {
             Failure::Lost { reason, .. } => {
                 Error::new(Code::HOST_UNREACHABLE, format!("shard {} cannot be reached: {reason}", self.name))
             }
+        }
+    }
+
+    /// Returns the error of a read by way of a member. Where the member is the reason, another one may do it.
+    fn member_error(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Refused(error) if NOT_PRIMARY.contains(&error.code) => {
+                let text = format!("a member of the shard {} takes no reads: {}", self.name, error.message);
+                Error::new(Code::HOST_UNREACHABLE, text)
+            }
+            Failure::Lost { .. } => {
+                self.state.lock().idle.clear();
+                self.error(failure)
+            }
+            other => self.error(other),
         }
     }
 
@@ -207,7 +272,10 @@ impl Shard {
         {
             return Ok((host, client));
         }
-        self.find_primary()
+        match &self.member {
+            Some(host) => Err(Failure::Lost { sent: false, reason: format!("no connection to {host}") }),
+            None => self.find_primary(),
+        }
     }
 
     /// Asks the members one after another, and those that they name.

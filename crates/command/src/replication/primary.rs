@@ -178,6 +178,11 @@ impl Commands {
 
     /// Replaces, or inserts, a document of the server's own by its `_id`.
     pub(crate) fn persist(&self, namespace: &Namespace, doc: Doc<'_>) -> Result<()> {
+        self.persist_in(&Scope::of_server(&self.database), namespace, doc)
+    }
+
+    /// Stores a document in the place of the one with its `_id`, as a statement of a scope.
+    pub(crate) fn persist_in(&self, scope: &Scope<'_>, namespace: &Namespace, doc: Doc<'_>) -> Result<()> {
         let id: DocBuf = doc.get("_id").into_iter().map(|id| ("_id", id)).collect();
         let statement = UpdateStatement {
             q: id.as_doc(),
@@ -198,7 +203,7 @@ impl Commands {
             durability: Durability::Journaled,
             bypass_validation: true,
         };
-        let outcome = arbor_query::update(&Scope::of_server(&self.database), &spec, &Interrupt::default())?;
+        let outcome = arbor_query::update(scope, &spec, &Interrupt::default())?;
         match outcome.errors.into_iter().next() {
             Some(failed) => Err(failed.error.into()),
             None => Ok(()),

@@ -144,6 +144,7 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         interrupt: call.interrupt.clone(),
         last_commit: call.last_commit,
         view: None,
+        owned_view: None,
         waited_until: None,
         wait_until: None,
         reply: DocBuf::new(),
