@@ -58,7 +58,7 @@ pub(crate) struct Member {
     pub last_write: i64,
 }
 
-/// What is known of the members of a set.
+/// Members of a set, as far as they are known.
 #[derive(Default)]
 pub(crate) struct Members {
     pub asked: Option<Instant>,

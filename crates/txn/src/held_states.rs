@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
@@ -19,6 +19,8 @@ pub(crate) struct Past {
     held: Mutex<RetainedStates>,
     /// Bytes that were logged at the last check whether states are to be released.
     pub checked_at: AtomicU64,
+    /// A state was held behind the first record.
+    pub has_begun: AtomicBool,
 }
 
 #[derive(Default)]

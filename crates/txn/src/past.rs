@@ -61,6 +61,13 @@ impl CommitPath {
         let written = self.log_written();
         self.aside().release(written, || self.engine().capabilities().held_snapshot_bytes_max);
         let Some(past) = self.past() else { return };
+        // of a new store nothing was held when it was opened, and times of before the checkpoint thread's first round are read, too
+        if !past.has_begun.load(Ordering::Relaxed)
+            && self.published() > Position::ZERO
+            && !past.has_begun.swap(true, Ordering::Relaxed)
+        {
+            self.hold_state();
+        }
         if written < past.checked_at.load(Ordering::Relaxed) + CHECK_LOG_BYTES {
             return;
         }
