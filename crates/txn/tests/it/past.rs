@@ -54,24 +54,6 @@ fn change(rig: &Rig, random: &mut Random, known: &mut Vec<TreeId>, live: &mut Ve
 }
 
 #[test]
-fn a_new_store_shows_the_times_behind_its_first_record() {
-    let rig = with_history(1 << 20);
-    let put = |tree: TreeId, value: &str| {
-        let mut txn = rig.begin();
-        txn.put(tree, "key", value);
-        txn.commit(Applied).unwrap();
-        rig.transactions.time()
-    };
-    let mut txn = rig.begin();
-    let tree = txn.create_tree(TreeOptions::default());
-    txn.commit(Applied).unwrap();
-    let times: Vec<u64> = ["1", "2", "3"].map(|value| put(tree, value)).to_vec();
-    for (time, expected) in times.into_iter().zip(["key=1", "key=2", "key=3"]) {
-        assert_eq!(rows(&rig.transactions.view_at(time).unwrap(), tree), [expected]);
-    }
-}
-
-#[test]
 fn a_view_at_a_time_shows_what_a_snapshot_showed() {
     for record_bytes_max in [1 << 20, 120] {
         let rig = with_history(record_bytes_max);

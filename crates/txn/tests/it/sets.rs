@@ -379,6 +379,22 @@ fn the_rule_changes_while_a_member_leads() {
 }
 
 #[test]
+fn a_new_member_shows_the_times_behind_its_first_record() {
+    let leader = Member::leader(Options { history: Some(forever()), ..quick() });
+    let tree = leader.tree();
+    let put = |value: &str| {
+        let pending = leader.begin_put(tree, "key", value).unwrap();
+        leader.sync();
+        leader.transactions.set_commit_point(pending.position()).unwrap();
+        leader.transactions.time()
+    };
+    let times = ["1", "2", "3"].map(put);
+    for (time, expected) in times.into_iter().zip(["key=1", "key=2", "key=3"]) {
+        assert_eq!(rows(&leader.transactions.view_at(time).unwrap(), tree), [expected]);
+    }
+}
+
+#[test]
 fn a_state_at_a_time_in_flight_is_waited_for() {
     let leader = Member::leader(Options { history: Some(forever()), apply_wait: Duration::from_secs(60), ..quick() });
     let tree = leader.tree();
