@@ -214,6 +214,36 @@ def test_snapshots_of_all_shards_are_of_one_time(cluster, routed, other):
     assert not failures and total(routed) == ACCOUNTS * EACH
 
 
+def test_snapshot_sessions_read_all_shards_at_one_time(cluster, routed, other):
+    stop, failures, moved = threading.Event(), [], [0]
+
+    def write():
+        with cluster.routers[0].client() as client, client.start_session() as session:
+            while not stop.is_set():
+                # accounts of different shards
+                session.with_transaction(lambda own: transfer(client, own, 0, 9))
+                moved[0] += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(60):
+            with other.start_session(snapshot=True) as session:
+                accounts = other.bank.accounts
+                sums = [sum(doc["n"] for doc in accounts.find({}, session=session))]
+                first = {doc["_id"]: doc["n"] for doc in accounts.aggregate([], session=session)}
+                sums.append(sum(first.values()))
+                again = {doc["_id"]: doc["n"] for doc in accounts.find({}, session=session)}
+            if sums != [ACCOUNTS * EACH] * 2 or again != first:
+                failures.append((sums, first, again))
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures and moved[0] > 0
+    with other.start_session(snapshot=True) as session:
+        assert len(other.bank.accounts.distinct("_id", session=session)) == ACCOUNTS
+
+
 STEPS = ["prepareTransaction", "commitTransaction", "_shardsvrSettleTransaction", "_shardsvrForgetDecisions"]
 
 

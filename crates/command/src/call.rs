@@ -39,6 +39,8 @@ pub(crate) struct Call<'c> {
     pub view: Option<&'c PastView>,
     /// The state for which the versions of the request were checked.
     pub owned_view: Option<&'c ReadView>,
+    /// Time at which a router reads all shards.
+    pub routed_time: Option<u64>,
     /// Until when the command waits for news, as it said when it ran before.
     pub waited_until: Option<Instant>,
     /// The command has no reply yet: it is to run again when there are news, and at this time.
@@ -99,6 +101,7 @@ impl<'c> Call<'c> {
             last_commit: self.last_commit,
             view: self.view,
             owned_view: self.owned_view,
+            routed_time: None,
             waited_until: None,
             wait_until: None,
             reply: DocBuf::new(),

@@ -253,6 +253,7 @@ impl Commands {
             last_commit: &last_commit,
             view: view.as_ref(),
             owned_view: followed.view.as_ref(),
+            routed_time: None,
             waited_until: request.waited_until,
             wait_until: None,
             reply: DocBuf::new(),

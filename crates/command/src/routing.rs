@@ -36,10 +36,12 @@ pub enum Answer {
 }
 
 pub struct RoutedCursor {
-    pub cursor: Cursor,
+    pub cursor: Box<Cursor>,
     pub batch_size: Option<u64>,
     pub single_batch: bool,
     pub no_timeout: bool,
+    /// Time at which all shards are read.
+    pub time: Option<u64>,
     /// Fields of the reply next to the cursor.
     pub extra: Option<Box<DocBuf>>,
 }
@@ -112,8 +114,9 @@ pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool>
     match interrupt.guard(|| router.run(call.server, &routed))? {
         Answer::Local => return Ok(false),
         Answer::Reply(reply) => call.reply = reply,
-        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout, extra }) => {
-            answer_first(call, cursor, First { single_batch, no_timeout, ..First::of(batch_size) })?;
+        Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout, time, extra }) => {
+            call.routed_time = time;
+            answer_first(call, *cursor, First { single_batch, no_timeout, ..First::of(batch_size) })?;
             extra.iter().flat_map(|extra| extra.as_doc().iter()).for_each(|(name, value)| {
                 call.reply.append(name, value);
             });

@@ -135,10 +135,11 @@ impl Request<'_> {
         let batch_size = cursor.get("batchSize").and_then(fields::number_of).map(|size| size as u64);
         let namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
         Ok(Answer::Cursor(RoutedCursor {
-            cursor: Cursor::over_documents(namespace, results.documents),
+            cursor: Box::new(Cursor::over_documents(namespace, results.documents)),
             batch_size: Some(batch_size.unwrap_or(u64::MAX)),
             single_batch: false,
             no_timeout: false,
+            time: None,
             extra: Some(Box::new(extra)),
         }))
     }

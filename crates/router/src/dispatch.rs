@@ -10,7 +10,10 @@ use arbor_command::{Answer, Commands, Error, Result, Routed};
 use crate::catalog::{Routing, versioned};
 use crate::shard::Shard;
 use crate::transactions::{Pinned, cursor_of_get_more};
-use crate::{Request, Router, fields, on_behalf};
+use crate::{Request, Router, fields, on_behalf, snapshot};
+
+/// Attempts of a read at a time that the router chooses.
+const SNAPSHOT_ATTEMPTS: u32 = 8;
 
 /// Commands about the server itself.
 const LOCAL: &[&str] = &[
@@ -113,8 +116,27 @@ impl Router {
         let named = on_behalf::named(routed);
         let named = named.as_ref().map(|body| Routed { body: body.as_doc(), ..*routed });
         let routed = named.as_ref().unwrap_or(routed);
+        if !snapshot::lacks_time(routed) {
+            return self.run_request(server, routed);
+        }
+        let mut attempts = 0;
+        loop {
+            let (body, time) = snapshot::at_present(routed, &self.catalog.clock);
+            let answer = self.run_request(server, &Routed { body: body.as_doc(), ..*routed });
+            match answer {
+                // a range has moved since then
+                Err(error) if snapshot::is_too_old(&error) && attempts < SNAPSHOT_ATTEMPTS => {
+                    routed.interrupt.check()?;
+                    attempts += 1;
+                }
+                answer => return Ok(snapshot::with_time(answer?, name, time)),
+            }
+        }
+    }
+
+    fn run_request(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
         let request = Request { router: self, server, routed };
-        let answer = request.answer(name);
+        let answer = request.answer(routed.info.name);
         request.in_transaction(answer)
     }
 }

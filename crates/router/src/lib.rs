@@ -22,6 +22,7 @@
 //! | `shard_key_update` | updates that may give a document another shard |
 //! | `elsewhere` | collections that stages on the router read |
 //! | `streams` | change streams over several shards |
+//! | `snapshot` | reads of all shards at one time |
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `definitions` | collections and indexes as shards list them, and their copies |
@@ -57,6 +58,7 @@ mod rows;
 mod shard;
 mod shard_key_update;
 mod sink;
+mod snapshot;
 mod streams;
 mod table;
 mod throttle;

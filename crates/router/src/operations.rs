@@ -98,6 +98,13 @@ impl Request<'_> {
         let scope = Scope::of(&self.server.database);
         let cursor = arbor_query::aggregate_documents(&scope, &spec, documents, self.interrupt())?;
         let extra = None;
-        Ok(Answer::Cursor(RoutedCursor { cursor, batch_size: None, single_batch: false, no_timeout: false, extra }))
+        Ok(Answer::Cursor(RoutedCursor {
+            cursor: Box::new(cursor),
+            batch_size: None,
+            single_batch: false,
+            no_timeout: false,
+            time: None,
+            extra,
+        }))
     }
 }

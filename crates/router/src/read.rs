@@ -140,10 +140,11 @@ impl Request<'_> {
             let merge = Merge::new(streams, order, skip, (limit > 0).then_some(limit));
             let cursor = self.merged(&namespace, merge, &ArrayBuf::new(), None)?;
             Ok(Answer::Cursor(RoutedCursor {
-                cursor,
+                cursor: Box::new(cursor),
                 batch_size: batch_size.and_then(|size| u64::try_from(size).ok()),
                 single_batch: fields::is_true(body, "singleBatch"),
                 no_timeout: fields::is_true(body, "noCursorTimeout"),
+                time: None,
                 extra: None,
             }))
         })
@@ -328,10 +329,11 @@ impl Request<'_> {
         match (opened, sink) {
             (Opened::Reply(reply), _) => Ok(Answer::Reply(reply)),
             (Opened::Cursor(cursor), None) => Ok(Answer::Cursor(RoutedCursor {
-                cursor,
+                cursor: Box::new(cursor),
                 batch_size: over.batch_size.and_then(|size| u64::try_from(size).ok()),
                 single_batch: over.single_batch,
                 no_timeout: over.no_timeout,
+                time: None,
                 extra: None,
             })),
             (Opened::Cursor(cursor), Some(stage)) => {

@@ -144,10 +144,11 @@ impl Request<'_> {
         let merged =
             MergedStream { opening, sources, after, checked, patience: PATIENCE, started: false, ended: false };
         Ok(Answer::Cursor(RoutedCursor {
-            cursor: Cursor::over_rows(Namespace::parse(&namespace)?, merged),
+            cursor: Box::new(Cursor::over_rows(Namespace::parse(&namespace)?, merged)),
             batch_size: batch_size.and_then(|size| u64::try_from(size).ok()),
             single_batch: false,
             no_timeout: false,
+            time: None,
             extra: None,
         }))
     }

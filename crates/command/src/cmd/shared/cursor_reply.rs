@@ -90,8 +90,8 @@ pub(crate) fn answer_batch(
     if let Some(resume) = &resume {
         writer.append("postBatchResumeToken", resume.into());
     }
-    if let Some((_, time)) = call.view {
-        writer.append("atClusterTime", timestamp(*time));
+    if let Some(time) = call.view.map(|(_, time)| *time).or(call.routed_time) {
+        writer.append("atClusterTime", timestamp(time));
     }
     writer.close();
     call.reply = writer.finish();
