@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import threading
 
 import bson
 import pymongo
@@ -384,3 +385,52 @@ def test_mongosh_prints_the_status(cluster, routed):
     printed = str(run_mongosh(cluster.routers[0].uri, "out(EJSON.stringify(sh.status().value))"))
     for expected in ("shardingVersion", "s0/127.0.0.1", "shown.c", "clusterId"):
         assert expected in printed, printed
+
+
+def two_halves(routed, name):
+    """A collection of jobs by `k` on both shards."""
+    namespace = f"jobs.{name}"
+    routed.admin.command("enableSharding", "jobs", primaryShard="s0")
+    routed.admin.command("shardCollection", namespace, key={"k": 1})
+    routed.admin.command("split", namespace, middle={"k": 50})
+    routed.admin.command("moveChunk", namespace, find={"k": 50}, to="s1")
+    jobs = routed.jobs[name]
+    jobs.insert_many([{"_id": n, "k": n, "priority": (n * 37) % 100, "state": "new"} for n in range(100)])
+    return jobs
+
+
+def test_the_first_in_an_order_is_changed(cluster, routed):
+    jobs = two_halves(routed, "ordered")
+    taken = [jobs.find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}}, sort=[("priority", -1)])["priority"] for _ in range(10)]
+    assert taken == list(range(99, 89, -1))
+    assert jobs.find_one_and_delete({}, sort=[("priority", 1)])["priority"] == 0
+    assert jobs.find_one_and_update({"state": "none"}, {"$set": {"n": 1}}, sort=[("priority", 1)]) is None
+    assert jobs.update_one({"state": "new"}, {"$set": {"state": "updated"}}, sort={"priority": -1}).modified_count == 1
+    assert jobs.find_one({"state": "updated"})["priority"] == 89
+    assert jobs.update_one({"state": "none"}, {"$set": {"n": 1}}, sort={"priority": -1}).matched_count == 0
+    # one that is sent again is not done again, although another document is the first now
+    for command, field in (
+            ({"findAndModify": "ordered", "query": {"state": "new"}, "sort": {"priority": -1}, "update": {"$set": {"state": "again"}}}, "lastErrorObject"),
+            ({"update": "ordered", "updates": [{"q": {"state": "new"}, "u": {"$set": {"state": "again"}}, "sort": {"priority": -1}}]}, "n")):
+        with routed.start_session() as session:
+            first, second = (routed.jobs.command({**command, "txnNumber": bson.Int64(1)}, session=session) for _ in range(2))
+        assert first[field] == second[field]
+        assert jobs.count_documents({"state": "again"}) == 1
+        jobs.update_one({"state": "again"}, {"$set": {"state": "done"}})
+
+
+def test_jobs_are_taken_once(cluster, routed):
+    two_halves(routed, "queue")
+    taken = []
+
+    def work(router):
+        with router.client() as client:
+            while job := client.jobs.queue.find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}}, sort=[("priority", 1)]):
+                taken.append(job["_id"])
+
+    threads = [threading.Thread(target=work, args=(cluster.routers[n % 2],)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(100))

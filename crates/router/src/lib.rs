@@ -23,6 +23,7 @@
 //! | `elsewhere` | collections that stages on the router read |
 //! | `streams` | change streams over several shards |
 //! | `snapshot` | reads of all shards at one time |
+//! | `first_of_order` | writes of the first document in an order |
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `definitions` | collections and indexes as shards list them, and their copies |
@@ -47,6 +48,7 @@ mod definitions;
 mod dispatch;
 mod elsewhere;
 mod fields;
+mod first_of_order;
 mod moves;
 mod on_behalf;
 mod operations;

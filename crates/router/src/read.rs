@@ -42,7 +42,7 @@ impl Request<'_> {
     }
 
     /// Opens a cursor of each shard.
-    fn open(
+    pub(crate) fn open(
         &self,
         routing: &Routing,
         shards: &[Arc<Shard>],
@@ -587,11 +587,11 @@ fn unsigned(body: Doc<'_>, name: &str) -> Result<u64> {
     }
 }
 
-fn is_natural(sort: Doc<'_>) -> bool {
+pub(crate) fn is_natural(sort: Doc<'_>) -> bool {
     sort.first().is_some_and(|(name, _)| name == "$natural")
 }
 
-fn is_descending(direction: ValueRef<'_>) -> bool {
+pub(crate) fn is_descending(direction: ValueRef<'_>) -> bool {
     match direction {
         // by a score
         ValueRef::Document(_) => true,

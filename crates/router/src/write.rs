@@ -13,6 +13,7 @@ use arbor_command::{Answer, Error, Result};
 use arbor_lang::KeyRanges;
 
 use crate::catalog::{Routing, versioned};
+use crate::first_of_order::{self, sort_of};
 use crate::shard::Shard;
 use crate::shard_key_update::{UpdateOfOne, Updated};
 use crate::table::Table;
@@ -341,6 +342,10 @@ impl Request<'_> {
             document: with_filter(document, filter, done.outside().as_doc()),
         });
         let one = rest.as_ref().map_or(one, std::slice::from_ref);
+        if !multi && shards.len() > 1 && sort_of(document).is_some() {
+            progress.replies.push(self.change_first((routing, table), &shards, (name, statement), filter)?);
+            return Ok(());
+        }
         for shard in &shards {
             let is_done =
                 |done: &KeyRanges| table.ranges_of(&shard.name).iter().all(|(low, high)| done.cover(low, high));
@@ -357,6 +362,41 @@ impl Request<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Runs an update of the first document in an order.
+    fn change_first(
+        &self,
+        (routing, table): (&Routing, &Table),
+        shards: &[Arc<Shard>],
+        (name, statement): (&str, &Statement),
+        filter: Doc<'_>,
+    ) -> Result<DocBuf> {
+        let document = statement.document.as_doc();
+        let run = |shard: &Arc<Shard>, id: &DocBuf| {
+            let document = first_of_order::of_document(document, "q", filter, id);
+            self.send(routing, shard, name, &[Statement { index: statement.index, document }])
+        };
+        if self.may_be_retried() {
+            for shard in shards {
+                let reply = run(shard, &first_of_order::no_document())?;
+                if reply.get("retriedStmtIds").is_some() {
+                    return Ok(reply);
+                }
+            }
+        }
+        for _ in 0..first_of_order::ATTEMPTS {
+            self.interrupt().check()?;
+            let found = self.first_of_order((routing, table), shards, (document, filter))?;
+            let Some((shard, id)) = found else {
+                return Ok(DocBuf::new().with("n", 0i32).with("nModified", 0i32));
+            };
+            let reply = run(&shard, &id)?;
+            if fields::int(reply.as_doc(), "n") > 0 || reply.get("writeErrors").is_some() {
+                return Ok(reply);
+            }
+        }
+        Err(first_of_order::changed_meanwhile())
     }
 
     /// Runs an update of one document that may change its shard key.
@@ -428,9 +468,8 @@ impl Request<'_> {
             if let [only] = shards.as_slice() {
                 return Ok(Answer::Reply(self.forward_to(routing, only)?));
             }
-            if fields::document(body, "sort").is_some_and(|sort| !sort.is_empty()) {
-                let text = "findAndModify with a sort needs the shard key in its query on a sharded collection";
-                return Err(Error::new(Code::SHARD_KEY_NOT_FOUND, text));
+            if sort_of(body).is_some() {
+                return self.find_first_and_modify((routing, table), &shards, filter);
             }
             let mut last = DocBuf::new();
             for shard in &shards {
