@@ -63,13 +63,13 @@ def digest(member):
 
 
 @contextlib.contextmanager
-def initiated(directory, **of_members):
+def initiated(directory, sync=3, **of_members):
     with Members(directory) as members:
         with direct(members.members[0]) as first:
             first.admin.command("replSetInitiate", members.config(**of_members))
         with pymongo.MongoClient(members.uri, serverSelectionTimeoutMS=20_000) as client:
             client.db.c.insert_one({"_id": -1})
-            in_sync(client, 3)
+            in_sync(client, sync)
             yield members, client
 
 

@@ -234,6 +234,7 @@ impl Driver {
                 }
             }
             Event::Freeze(until) => self.state.frozen_until = until,
+            Event::Source(source) => self.step(Input::Source(source)),
             Event::Failed(reason) => self.fail(&reason),
             Event::Stop => {}
         }
@@ -571,16 +572,15 @@ impl Driver {
     }
 
     fn send(&mut self, to: MemberId, message: Message) {
+        let is_request = message.is_request();
         let is_reply = match &message {
-            Message::Fetch(_) => false,
             Message::Lead { .. } => self.state.answering == Some(to),
-            _ => true,
+            _ => !is_request,
         };
         if is_reply {
             return self.reply(to, message);
         }
-        let is_fetch = matches!(message, Message::Fetch(_));
-        self.lanes.send(&Envelope { from: self.own.id, to, message }, is_fetch);
+        self.lanes.send(&Envelope { from: self.own.id, to, message }, is_request);
     }
 
     fn reply(&mut self, to: MemberId, message: Message) {

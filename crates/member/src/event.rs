@@ -33,6 +33,8 @@ pub(crate) enum Event {
     },
     /// This member does not take over before.
     Freeze(Option<Instant>),
+    /// Records come from this member from now on; `None`: from the primary.
+    Source(Option<MemberId>),
     /// An attempt of an initial sync begins: the log is no longer this member's until `SyncStreams`. Confirmed by the sender.
     SyncHalts(Sender<()>),
     /// The log continues behind the state that is being fetched.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_repl::coordinator::LocalFile;
-use arbor_repl::isr::{Envelope, Machine, Message, Reconfiguration, Refusal, Status, Timing};
+use arbor_repl::isr::{Envelope, Machine, Reconfiguration, Refusal, Status, Timing};
 use arbor_repl::{Agreement, Coordinator, Identity, MemberId, Version};
 use arbor_txn::Transactions;
 use arc_swap::ArcSwap;
@@ -204,7 +204,7 @@ impl Handle {
             return None;
         }
         let message = Box::new(message);
-        if !matches!(*message, Message::Fetch(_)) {
+        if !message.is_request() {
             self.send(Event::Received { from, message, reply: None });
             return Some((from, None));
         }
@@ -242,6 +242,11 @@ impl Handle {
     /// This member does not take over for a time; zero ends that.
     pub fn freeze(&self, time: Duration) {
         self.send(Event::Freeze(Instant::now().checked_add(time).filter(|_| !time.is_zero())));
+    }
+
+    /// Has records fetched from another member than the primary, until that does not help or this process ends; `None`: from the primary.
+    pub fn sync_from(&self, source: Option<MemberId>) {
+        self.send(Event::Source(source));
     }
 
     /// Waits until `enough` says of the members that hold `position` that they are enough, or until the deadline.

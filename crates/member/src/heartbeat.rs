@@ -131,6 +131,14 @@ impl Heartbeats {
 }
 
 impl Heard {
+    /// A text of the last reply.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        match self.reply.get(field)? {
+            ValueRef::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// A number of the last reply.
     pub fn number(&self, field: &str) -> Option<i64> {
         match self.reply.get(field)? {

@@ -1,4 +1,4 @@
-//! Connections to the other members. Each has two lanes: one for fetches, whose replies are awaited, and one for what needs none.
+//! Connections to the other members. Each has two lanes: one for requests, whose replies are awaited, and one for what needs none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Lanes {
     }
 
     /// Sends a message; it may be lost.
-    pub(crate) fn send(&mut self, envelope: &Envelope, is_fetch: bool) {
-        let key = (envelope.to, is_fetch);
+    pub(crate) fn send(&mut self, envelope: &Envelope, is_request: bool) {
+        let key = (envelope.to, is_request);
         let bytes = envelope.encode();
         let bytes = match self.open.get(&key).map(|lane| lane.try_send(bytes.clone())) {
             Some(Ok(()) | Err(TrySendError::Full(_))) => return,

@@ -486,6 +486,7 @@ mod tests {
             serves: None,
             epoch: agreement.epoch,
             primary: Some(MemberId(0)),
+            source: None,
             last: crate::isr::Place { position: Position(0), epoch: agreement.epoch },
             durable: Position(0),
             commit: Position(0),

@@ -73,8 +73,9 @@ fn place(random: &mut Random) -> Place {
 fn message(random: &mut Random) -> Message {
     let (epoch, serial) = (Epoch(number(random)), number(random));
     let loads = (0..random.below(4)).map(|_| number(random)).collect();
-    match random.below(6) {
+    match random.below(8) {
         0 => Message::Fetch(Fetch {
+            chained: random.one_in(2),
             epoch,
             store: StoreId([random.below(4) as u8; 16]),
             serial,
@@ -83,18 +84,22 @@ fn message(random: &mut Random) -> Message {
             promise: number(random),
             loads,
         }),
-        1..3 => Message::Records(Records {
-            epoch,
-            serial,
-            after: place(random),
-            of: Epoch(number(random)),
-            payloads: (0..random.below(5)).map(|_| vec![7; random.below(9) as usize]).collect(),
-            commit: Position(number(random)),
-            sent: number(random),
-            loads,
-        }),
-        3 => Message::Diverged { epoch, serial, after: place(random), keep: place(random) },
-        4 => Message::TooOld { epoch, serial },
+        kind @ 1..4 => {
+            let records = Records {
+                epoch,
+                serial,
+                after: place(random),
+                of: Epoch(number(random)),
+                payloads: (0..random.below(5)).map(|_| vec![7; random.below(9) as usize]).collect(),
+                commit: Position(number(random)),
+                sent: number(random),
+                loads,
+            };
+            if kind < 3 { Message::Records(records) } else { Message::Relayed(records) }
+        }
+        4 => Message::Relay { epoch, serial, after: place(random) },
+        5 => Message::Diverged { epoch, serial, after: place(random), keep: place(random) },
+        6 => Message::TooOld { epoch, serial },
         _ if random.one_in(2) => Message::Lead { epoch },
         _ => Message::NotPrimary { epoch },
     }

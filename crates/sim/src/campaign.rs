@@ -20,7 +20,8 @@ pub struct Run {
 
 /// Runs a seed on the model of data.
 pub fn run(seed: u64, defect: Option<Defect>, traced: bool) -> Run {
-    let world = World::new(seed, defect, ModelData::new);
+    let mut world = World::new(seed, defect, ModelData::new);
+    world.plan.favour(defect);
     finish(seed, if traced { world.traced() } else { world })
 }
 
@@ -84,6 +85,7 @@ impl Totals {
         to.unknown += from.unknown;
         to.changes += from.changes;
         to.retries += from.retries;
+        to.relayed += from.relayed;
         if let Some(finding) = &run.finding {
             self.findings.push((run.seed, finding.clone()));
         }

@@ -129,6 +129,17 @@ impl<D: Data> World<D> {
         Ok(())
     }
 
+    /// Has a member fetch from any other one, or from its primary again; a member without its process forgets it.
+    pub fn change_source(&mut self) -> Result<(), Finding> {
+        let count = self.members.len() as u64;
+        let (member, source) = (self.sources.below(count) as usize, self.sources.below(count + 1) as u32);
+        let pause = 1_000 + self.sources.below(100_000);
+        assert!(self.plan.chains, "only in runs with chains");
+        self.schedule(pause, Event::Source);
+        let source = (u64::from(source) < count).then_some(MemberId(source));
+        self.input(member, Input::Source(source))
+    }
+
     fn isolate(&mut self, member: usize, time: u64) {
         let others = (0..self.members.len()).filter(|other| *other != member);
         self.cut_links.extend(others.flat_map(|other| [(member, other), (other, member)]));

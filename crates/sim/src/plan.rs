@@ -60,6 +60,8 @@ pub struct Plan {
     pub fault_every_us: u64,
     /// Weights of the faults, in the order of `nemesis::FAULTS`.
     pub weights: [u64; 15],
+    /// Members get their records from each other, by a member that changes, and not only from the primary.
+    pub chains: bool,
     pub defect: Option<Defect>,
 }
 
@@ -104,22 +106,40 @@ impl Plan {
             late_requests,
             fault_every_us: 10_000 + random.below(150_000),
             weights,
+            // Of its own, so that the other seeds stay the runs that they were
+            chains: Random::new(seed ^ 0xC4A1).one_in(4),
             defect,
         }
     }
 
-    /// Makes the faults frequent that a defect needs, where a search by chance takes too long: a newcomer goes silent while
-    /// the request to add it is under way, and the request is executed late.
+    /// Makes the faults frequent that a defect needs, where a search by chance takes too long.
     pub fn favour(&mut self, defect: Option<Defect>) {
-        if defect == Some(Defect::Member(Mutant::UnchangedIsStale)) {
-            self.late_requests = 500;
-            self.fault_every_us = 30_000;
-            self.weights = FAULTS.map(|fault| match fault {
-                Fault::Lost => 10,
-                Fault::Isolate | Fault::OneWay => 5,
-                Fault::Crash => 2,
-                _ => 0,
-            });
+        match defect {
+            // A newcomer goes silent while the request to add it is under way, and the request is executed late.
+            Some(Defect::Member(Mutant::UnchangedIsStale)) => {
+                self.late_requests = 500;
+                self.fault_every_us = 30_000;
+                self.weights = FAULTS.map(|fault| match fault {
+                    Fault::Lost => 10,
+                    Fault::Isolate | Fault::OneWay => 5,
+                    Fault::Crash => 2,
+                    _ => 0,
+                });
+            }
+            // A member gets records from one that led and has not cut off yet what the next primary does not have. The next
+            // primary waits long before it sends them itself.
+            Some(Defect::Member(Mutant::RelayedCounts)) => {
+                self.chains = true;
+                self.timing.in_sync_ms = 500;
+                self.fault_every_us = 30_000;
+                self.weights = FAULTS.map(|fault| match fault {
+                    Fault::Usurp => 10,
+                    Fault::Isolate | Fault::OneWay | Fault::Lost => 5,
+                    Fault::SlowDisk | Fault::Pause => 3,
+                    _ => 0,
+                });
+            }
+            _ => {}
         }
     }
 }

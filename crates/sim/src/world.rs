@@ -50,6 +50,7 @@ pub struct World<D> {
     unsettled: VecDeque<Operation>,
     /// Steps of the system's clocks.
     jumps: Random,
+    pub sources: Random,
     pub stores: u64,
     /// The last events, for the report of a finding.
     trace: VecDeque<String>,
@@ -78,6 +79,8 @@ pub struct Counts {
     pub changes: u64,
     /// Writes that were requested again.
     pub retries: u64,
+    /// Messages with records that came from a member that does not lead.
+    pub relayed: u64,
 }
 
 #[derive(Debug)]
@@ -120,6 +123,8 @@ pub enum Event {
     Hint {
         member: usize,
     },
+    /// A member gets another source of records.
+    Source,
     /// The connection to another member broke.
     Lost {
         member: usize,
@@ -191,6 +196,7 @@ impl<D: Data> World<D> {
             values: 0,
             unsettled: VecDeque::new(),
             jumps: Random::new(seed ^ 0xC10C),
+            sources: Random::new(seed ^ 0x50CE),
             stores: u64::from(count),
             trace: VecDeque::new(),
             traced: false,
@@ -225,6 +231,9 @@ impl<D: Data> World<D> {
     }
 
     fn phases(&mut self) -> Result<(), Finding> {
+        if self.plan.chains {
+            self.schedule(0, Event::Source);
+        }
         while self.steps < self.plan.steps {
             self.step()?;
         }
@@ -349,6 +358,7 @@ impl<D: Data> World<D> {
             Event::LoadArrives { member, store, load } => self.load_arrives(member, store, load),
             Event::Hint { member } => self.input(member, Input::Hint),
             Event::Lost { member, other } => self.input(member, Input::Lost(MemberId(other as u32))),
+            Event::Source => self.change_source(),
             Event::Fault => self.fault_now(),
             Event::Heal(healing) => {
                 self.heal_now(healing);
@@ -617,6 +627,8 @@ impl<D: Data> World<D> {
         if to >= self.members.len() || self.cut_links.contains(&(envelope.from.0 as usize, to)) {
             return Ok(());
         }
+        self.counts.relayed +=
+            u64::from(matches!(&envelope.message, Message::Relayed(records) if !records.payloads.is_empty()));
         let loads = match &envelope.message {
             Message::Records(records) => records.loads.clone(),
             _ => Vec::new(),

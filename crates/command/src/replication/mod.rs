@@ -11,7 +11,7 @@ mod local_settings;
 mod others_changes;
 mod primary;
 mod several;
-mod status;
+pub(crate) mod status;
 
 pub(crate) use local_settings::OplogSize;
 pub(crate) use primary::note_noop;

@@ -8,7 +8,7 @@ use arbor_member::{Heard, SyncStatus};
 use arbor_protocol::cluster_time::timestamp;
 use arbor_protocol::log::now_ms;
 use arbor_repl::{
-    Member, MemberId, MemberState, OpTime, Progress, Replication, election_metrics, not_yet_initialized, optimes,
+    Member, MemberId, MemberState, OpTime, Progress, Replication, Role, election_metrics, not_yet_initialized, optimes,
 };
 use arbor_txn::Transactions;
 
@@ -66,6 +66,25 @@ fn other_status(member: &Member, heard: Option<&Heard>) -> DocBuf {
     doc.with("configTerm", heard.number("configTerm").unwrap_or(0) as i32)
 }
 
+/// Returns the member that a secondary gets its records from: `chosen`, or the primary.
+pub(crate) fn sync_source(state: &MemberState, chosen: Option<MemberId>) -> Option<(&str, i64)> {
+    if state.role != Role::Secondary {
+        return None;
+    }
+    let members = &state.config.as_ref()?.members;
+    let source = match chosen {
+        Some(id) => members.iter().find(|member| member.id == i64::from(id.0)),
+        None => members.get(state.primary?),
+    };
+    let source = source.filter(|source| state.own().is_none_or(|own| own.id != source.id))?;
+    Some((&source.host, source.id))
+}
+
+fn put_source(doc: &mut DocBuf, source: Option<(&str, i64)>) {
+    let (host, id) = source.unwrap_or(("", -1));
+    doc.append("syncSourceHost", host).append("syncSourceId", id as i32);
+}
+
 fn sync_status(sync: &SyncStatus) -> DocBuf {
     let progress = &sync.progress;
     let doc = DocBuf::new()
@@ -112,7 +131,8 @@ impl Commands {
         let term = state.term;
         reply.append("set", config.name.as_str()).append("date", ValueRef::DateTime(now_ms()));
         reply.append("myState", state.role.code().0).append("term", term);
-        reply.append("syncSourceHost", "").append("syncSourceId", -1i32);
+        let source = self.several.handle().and_then(|handle| handle.status().source);
+        put_source(reply, sync_source(&state, source));
         reply.append("heartbeatIntervalMillis", config.settings.heartbeat_interval_ms);
         reply.append("majorityVoteCount", config.majority() as i32);
         reply.append("writeMajorityCount", config.majority().min(config.writable_voters()) as i32);
@@ -123,7 +143,7 @@ impl Commands {
         if let Some(metrics) = election_metrics(&state) {
             reply.append("electionCandidateMetrics", &metrics);
         }
-        let own = self.member_status(&state, progress);
+        let own = self.member_status(&state, progress, source);
         let Some(handle) = self.several.handle() else {
             let members: ArrayBuf = [&own].into_iter().collect();
             reply.append("members", &members);
@@ -145,6 +165,9 @@ impl Commands {
                 continue;
             }
             let mut doc = other_status(member, heard.get(&id));
+            let said = heard.get(&id).and_then(|heard| heard.text("syncingTo"));
+            let from = said.and_then(|host| config.members.iter().find(|other| other.host == host));
+            put_source(&mut doc, from.map(|from| (from.host.as_str(), from.id)));
             if let Some(peer) = peers.iter().find(|peer| peer.identity.id == id) {
                 doc.append("lagMillis", peer.behind.as_millis() as i64);
                 doc.append("position", peer.acknowledged.0 as i64);
@@ -180,7 +203,7 @@ impl Commands {
         Ok(())
     }
 
-    fn member_status(&self, state: &MemberState, progress: Progress) -> DocBuf {
+    fn member_status(&self, state: &MemberState, progress: Progress, source: Option<MemberId>) -> DocBuf {
         let Some(own) = state.own() else { return DocBuf::new() };
         let (code, name) = state.role.code();
         let mut doc = DocBuf::new()
@@ -193,10 +216,9 @@ impl Commands {
             .with("optime", &progress.applied.to_doc(state.term))
             .with("optimeDate", ValueRef::DateTime(((progress.applied.time >> 32) * 1000) as i64))
             .with("lastAppliedWallTime", ValueRef::DateTime(progress.applied.wall))
-            .with("lastDurableWallTime", ValueRef::DateTime(progress.durable.wall))
-            .with("syncSourceHost", "")
-            .with("syncSourceId", -1i32)
-            .with("infoMessage", "");
+            .with("lastDurableWallTime", ValueRef::DateTime(progress.durable.wall));
+        put_source(&mut doc, sync_source(state, source));
+        doc.append("infoMessage", "");
         if let Some(election) = state.election {
             doc.append("electionTime", timestamp(election.time));
             doc.append("electionDate", ValueRef::DateTime(election.at_ms));

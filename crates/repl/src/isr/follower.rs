@@ -22,6 +22,16 @@ pub(super) struct Follower {
     pub beacon: (Millis, Millis),
     /// A fetch whose reply is awaited: its serial, and when it was sent.
     pub fetching: Option<(u64, Millis)>,
+    /// A request to the source whose reply is awaited: its serial, and when it was sent.
+    pub asked: Option<(u64, Millis)>,
+    /// The acknowledgement that was last sent to the primary, and when.
+    pub reported: (Position, Millis),
+    /// Time at which the source last had what was needed.
+    pub helped: Millis,
+    /// Fetches up to this serial asked for records, since there was no source yet.
+    pub asked_until: u64,
+    /// The source has other records than the primary: it is not asked before the logs match again.
+    pub misled: bool,
     /// Time at which the agreement was last read for want of a primary.
     pub watched: Millis,
     /// The primary cannot help: its log begins after the end of this one.
@@ -44,6 +54,11 @@ impl Follower {
             committed: Position::ZERO,
             beacon: (0, 0),
             fetching: None,
+            asked: None,
+            reported: (Position::ZERO, 0),
+            helped: now,
+            asked_until: 0,
+            misled: false,
             watched: 0,
             too_old: false,
         }
@@ -51,7 +66,7 @@ impl Follower {
 }
 
 impl Machine {
-    fn follower(&mut self) -> Option<&mut Follower> {
+    pub(super) fn follower(&mut self) -> Option<&mut Follower> {
         match &mut self.role {
             Role::Follower(follower) => Some(follower),
             _ => None,
@@ -72,15 +87,20 @@ impl Machine {
                 self.durable >= self.log.end() || early
             }
         };
-        if !due {
+        let chained = self.source().is_some();
+        let (reported, at) = follower.reported;
+        let has_news = self.acknowledged() > reported || self.now >= at + self.timing.beacon_ms;
+        if !due || chained && !has_news && follower.fetching.is_none() {
             return;
         }
         let (promise, received) = follower.beacon;
         self.serials += 1;
         let serial = self.serials;
         let now = self.now;
+        let acknowledged = self.acknowledged();
         if let Some(follower) = self.follower() {
             follower.fetching = Some((serial, now));
+            follower.reported = (acknowledged, now);
         }
         if promise > 0 {
             // From then on: the primary relies on it from the time that its message shows, which is before.
@@ -91,9 +111,10 @@ impl Machine {
             store: self.own.store,
             serial,
             after: self.log.last(),
-            durable: self.acknowledged(),
+            durable: acknowledged,
             promise,
             loads: self.loads.clone(),
+            chained,
         };
         out.push(Action::Send { to, message: Message::Fetch(fetch) });
     }
@@ -116,6 +137,7 @@ impl Machine {
     pub(super) fn receive_records(&mut self, records: Records, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(follower) = self.follower() else { return };
+        let asked_until = follower.asked_until;
         if follower.fetching.is_some_and(|(serial, _)| serial == records.serial) {
             follower.fetching = None;
         }
@@ -135,6 +157,8 @@ impl Machine {
         }
         payloads.drain(..(position.0 - records.after.position.0) as usize);
         if !payloads.is_empty() {
+            // The primary does so for one that stays behind, where it was not asked for them.
+            self.source = self.source.filter(|_| records.serial <= asked_until);
             if position < self.log.end() {
                 self.cut(position, out);
             }
@@ -143,9 +167,11 @@ impl Machine {
             self.log.append(of, payloads.len() as u64);
             out.push(Action::Append { epoch: of, after: position, payloads });
         }
+        let last = self.log.end();
         if let Some(follower) = self.follower() {
             follower.matched = follower.matched.max(end);
             follower.committed = follower.committed.max(records.commit);
+            follower.misled &= follower.matched < last;
         }
     }
 
@@ -154,6 +180,7 @@ impl Machine {
         if follower.fetching.is_some_and(|(other, _)| other == serial) {
             follower.fetching = None;
         }
+        (follower.asked, follower.misled) = (None, true);
         // Late: since then the log was cut, and what follows there now is the primary's.
         if after != self.log.last() && !self.is(Mutant::LateCut) {
             return;
@@ -304,6 +331,7 @@ impl Machine {
         }
         let primary = Primary::new(epoch, self.log.end(), if alone { self.now } else { commit_from });
         self.role = Role::Primary(Box::new(primary));
+        self.source = None;
         if self.is(Mutant::NoEmptyRecord) {
             self.begin_without_record(epoch, out);
         } else {

@@ -3,10 +3,13 @@
 //! The caller carries out the actions of a step in their order. It may crash between two of them; then nothing of the later
 //! ones has happened. Each `Read` and `Replace` is followed by exactly one result with its ticket.
 
+use std::collections::BTreeMap;
+
 use arbor_base::Position;
 
 use super::follower::{Candidate, Follower};
 use super::primary::Primary;
+use super::relay::Relay;
 use super::{Epochs, Fetch, Message, Millis, Mutant, Place, Records, Timing};
 use crate::agreement::{Agreement, Epoch, Identity, MemberId, StoreId, Version, Voter};
 use crate::coordinator::Replaced;
@@ -58,6 +61,8 @@ pub enum Input {
     OpenLoads(Vec<u64>),
     /// False while this member cannot apply what is committed: it does not take over.
     Fit(bool),
+    /// Fetch records from this member instead of the primary; `None`: from the primary again.
+    Source(Option<MemberId>),
     /// The connection to a member broke: the primary does not wait for its timeout, a follower takes over.
     Lost(MemberId),
     Reconfigure(Reconfiguration),
@@ -151,12 +156,15 @@ pub struct Shipment {
     pub last: Position,
     /// The reply, with no records in it.
     pub reply: Records,
+    /// It goes to a member that does not fetch from its primary.
+    pub relayed: bool,
 }
 
 impl Shipment {
     pub fn with(self, payloads: Vec<Vec<u8>>) -> Message {
         assert!(payloads.len() as u64 <= self.last.0 - self.after.0, "R6: no more records than of one epoch");
-        Message::Records(Records { payloads, ..self.reply })
+        let records = Records { payloads, ..self.reply };
+        if self.relayed { Message::Relayed(records) } else { Message::Records(records) }
     }
 }
 
@@ -168,6 +176,8 @@ pub struct Status {
     pub serves: Option<Epoch>,
     pub epoch: Epoch,
     pub primary: Option<MemberId>,
+    /// The member from which a follower gets its records, where that is not the primary.
+    pub source: Option<MemberId>,
     pub last: Place,
     pub durable: Position,
     pub commit: Position,
@@ -199,6 +209,10 @@ pub struct Machine {
     tickets: u64,
     pub(super) serials: u64,
     pub(super) promised: Promise,
+    /// Records come from there, while this member follows another one.
+    pub(super) source: Option<MemberId>,
+    /// Requests of members whose source this one is.
+    pub(super) relays: BTreeMap<MemberId, Relay>,
 }
 
 /// This member does not take over before a time.
@@ -240,6 +254,8 @@ impl Machine {
             tickets: 0,
             serials: 0,
             promised: Promise { until: now + timing.promise_ms, to: None },
+            source: None,
+            relays: BTreeMap::new(),
         }
     }
 
@@ -298,6 +314,7 @@ impl Machine {
             serves: self.serves(),
             epoch: self.saved,
             primary,
+            source: self.source(),
             last: self.log.last(),
             durable: self.durable,
             commit: self.commit,
@@ -317,9 +334,9 @@ impl Machine {
             Role::Candidate(_) => None,
             Role::Primary(_) => Some(self.own.id),
         };
-        let now = (self.is_primary(), self.serves(), self.saved, primary, self.version());
+        let now = (self.is_primary(), self.serves(), self.saved, primary, self.version(), self.source());
         let known = earlier.known.as_ref().map(|(version, _)| *version);
-        now != (earlier.is_primary, earlier.serves, earlier.epoch, earlier.primary, known)
+        now != (earlier.is_primary, earlier.serves, earlier.epoch, earlier.primary, known, earlier.source)
     }
 
     /// Carries out one input. `now` never goes back.
@@ -343,6 +360,7 @@ impl Machine {
             Input::OpenLoads(loads) => self.open_loads(loads),
             Input::Fit(fit) => self.fit = fit,
             Input::Lost(member) => self.lost(member, out),
+            Input::Source(source) => self.set_source(source),
             Input::Reconfigure(change) => self.reconfigure(change, out),
             Input::StepDown(to) => self.step_down(to, out),
         }
@@ -363,6 +381,7 @@ impl Machine {
             Role::Follower(_) => {
                 self.apply_committed(out);
                 self.fetch(out);
+                self.ask_source(out);
             }
             Role::Candidate(_) => {}
             Role::Primary(_) => {
@@ -370,6 +389,7 @@ impl Machine {
                 self.ship(out);
             }
         }
+        self.relay(out);
         if self.reading.is_none() && self.read_from.is_some_and(|from| from <= self.now) {
             let ticket = self.ticket();
             self.read_from = None;
@@ -411,6 +431,8 @@ impl Machine {
         }
         match message {
             Message::Fetch(fetch) => self.receive_fetch(from, fetch, out),
+            Message::Relay { epoch, serial, after } => self.receive_relay(from, epoch, serial, after),
+            Message::Relayed(records) => self.receive_relayed(from, records, out),
             Message::NotPrimary { epoch } => self.receive_not_primary(from, epoch),
             Message::Lead { epoch } => drop(self.accepts(from, epoch, out)),
             Message::Records(records) => {

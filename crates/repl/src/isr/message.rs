@@ -24,6 +24,10 @@ pub enum Message {
     Diverged { epoch: Epoch, serial: u64, after: Place, keep: Place },
     /// Reply to a fetch: the log no longer has these records.
     TooOld { epoch: Epoch, serial: u64 },
+    /// A follower requests the records after its last one from a member that does not lead.
+    Relay { epoch: Epoch, serial: u64, after: Place },
+    /// The reply to that: from the sender's own log, which need not be the primary's.
+    Relayed(Records),
     /// "I lead this epoch."
     Lead { epoch: Epoch },
     /// Reply to a fetch: the receiver does not lead. The epoch is the highest that it has seen.
@@ -44,6 +48,8 @@ pub struct Fetch {
     pub promise: Millis,
     /// Loads that the follower has.
     pub loads: Vec<u64>,
+    /// The follower gets its records from another member: the reply has none, and comes at once.
+    pub chained: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,19 +72,25 @@ pub struct Records {
 impl Message {
     pub fn epoch(&self) -> Epoch {
         match self {
-            Message::Fetch(Fetch { epoch, .. }) | Message::Records(Records { epoch, .. }) => *epoch,
-            Message::Diverged { epoch, .. } | Message::TooOld { epoch, .. } => *epoch,
+            Message::Fetch(Fetch { epoch, .. }) => *epoch,
+            Message::Records(Records { epoch, .. }) | Message::Relayed(Records { epoch, .. }) => *epoch,
+            Message::Diverged { epoch, .. } | Message::TooOld { epoch, .. } | Message::Relay { epoch, .. } => *epoch,
             Message::Lead { epoch } | Message::NotPrimary { epoch } => *epoch,
         }
     }
 }
 
 impl Message {
-    /// Returns false for what no primary sends: records of an epoch after its own, or of one before the record that they
+    /// Returns true if the sender waits for a reply.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Message::Fetch(_) | Message::Relay { .. })
+    }
+
+    /// Returns false for what no member sends: records of an epoch after its own, or of one before the record that they
     /// follow.
     fn agrees_with_itself(&self) -> bool {
         match self {
-            Message::Records(records) if !records.payloads.is_empty() => {
+            Message::Records(records) | Message::Relayed(records) if !records.payloads.is_empty() => {
                 records.after.epoch <= records.of && records.of <= records.epoch
             }
             _ => true,
@@ -92,7 +104,11 @@ impl Envelope {
         let doc = doc.with("epoch", number(self.message.epoch().0));
         let doc = match &self.message {
             Message::Fetch(fetch) => encode_fetch(doc, fetch),
-            Message::Records(records) => encode_records(doc, records),
+            Message::Records(records) => encode_records(doc.with("kind", "records"), records),
+            Message::Relayed(records) => encode_records(doc.with("kind", "relayed"), records),
+            Message::Relay { serial, after, .. } => {
+                put_place(doc.with("kind", "relay").with("serial", number(*serial)), "after", *after)
+            }
             Message::Diverged { serial, after, keep, .. } => {
                 let doc = doc.with("kind", "diverged").with("serial", number(*serial));
                 put_place(put_place(doc, "after", *after), "keep", *keep)
@@ -119,17 +135,11 @@ impl Envelope {
                 durable: read.position("durable")?,
                 promise: read.number("promise")?,
                 loads: read.numbers("loads")?,
+                chained: matches!(doc.get("chained"), Some(ValueRef::Bool(true))),
             }),
-            "records" => Message::Records(Records {
-                epoch,
-                serial: read.number("serial")?,
-                after: read.place("after")?,
-                of: Epoch(read.number("of")?),
-                payloads: read.payloads("payloads")?,
-                commit: read.position("commit")?,
-                sent: read.number("sent")?,
-                loads: read.numbers("loads")?,
-            }),
+            "records" => Message::Records(read.records(epoch)?),
+            "relayed" => Message::Relayed(read.records(epoch)?),
+            "relay" => Message::Relay { epoch, serial: read.number("serial")?, after: read.place("after")? },
             "diverged" => {
                 let (after, keep) = (read.place("after")?, read.place("keep")?);
                 Message::Diverged { epoch, serial: read.number("serial")?, after, keep }
@@ -150,11 +160,13 @@ fn encode_fetch(doc: DocBuf, fetch: &Fetch) -> DocBuf {
     let doc = doc.with("kind", "fetch").with("serial", number(fetch.serial));
     let doc = doc.with("store", ValueRef::Binary { subtype: 4, bytes: &fetch.store.0 });
     let doc = put_place(doc, "after", fetch.after).with("durable", number(fetch.durable.0));
-    doc.with("promise", number(fetch.promise)).with("loads", &numbers(&fetch.loads))
+    let doc = doc.with("promise", number(fetch.promise)).with("loads", &numbers(&fetch.loads));
+    // Members of releases without it never see the field: they do not chain.
+    if fetch.chained { doc.with("chained", true) } else { doc }
 }
 
 fn encode_records(doc: DocBuf, records: &Records) -> DocBuf {
-    let doc = doc.with("kind", "records").with("serial", number(records.serial));
+    let doc = doc.with("serial", number(records.serial));
     let doc = put_place(doc, "after", records.after).with("of", number(records.of.0));
     let mut joined = Vec::with_capacity(records.payloads.iter().map(|payload| payload.len() + 4).sum());
     for payload in &records.payloads {
@@ -211,6 +223,19 @@ impl<'a> Fields<'a> {
         }
     }
 
+    fn records(&self, epoch: Epoch) -> Option<Records> {
+        Some(Records {
+            epoch,
+            serial: self.number("serial")?,
+            after: self.place("after")?,
+            of: Epoch(self.number("of")?),
+            payloads: self.payloads("payloads")?,
+            commit: self.position("commit")?,
+            sent: self.number("sent")?,
+            loads: self.numbers("loads")?,
+        })
+    }
+
     fn payloads(&self, name: &str) -> Option<Vec<Vec<u8>>> {
         let ValueRef::Binary { subtype: 0, bytes: mut rest } = self.0.get(name)? else { return None };
         let mut payloads = Vec::new();
@@ -236,8 +261,9 @@ mod tests {
 
     fn message(random: &mut Random) -> Message {
         let (epoch, serial) = (Epoch(random.next_u64() >> 2), random.below(100));
-        match random.below(6) {
+        match random.below(8) {
             0 => Message::Fetch(Fetch {
+                chained: random.one_in(2),
                 epoch,
                 store: StoreId([random.next_u64() as u8; 16]),
                 serial,
@@ -246,16 +272,20 @@ mod tests {
                 promise: random.below(1_000),
                 loads: (0..random.below(4)).collect(),
             }),
-            1 => Message::Records(Records {
-                epoch,
-                serial,
-                after: place(random),
-                of: Epoch(9),
-                payloads: (0..random.below(5)).map(|_| random.clone().bytes(random.below(40) as usize)).collect(),
-                commit: Position(random.below(1_000)),
-                sent: random.below(1_000),
-                loads: (0..random.below(4)).collect(),
-            }),
+            kind @ (1 | 5) => {
+                let records = Records {
+                    epoch,
+                    serial,
+                    after: place(random),
+                    of: Epoch(9),
+                    payloads: (0..random.below(5)).map(|_| random.clone().bytes(random.below(40) as usize)).collect(),
+                    commit: Position(random.below(1_000)),
+                    sent: random.below(1_000),
+                    loads: (0..random.below(4)).collect(),
+                };
+                if kind == 1 { Message::Records(records) } else { Message::Relayed(records) }
+            }
+            6 => Message::Relay { epoch, serial, after: place(random) },
             2 => Message::Diverged { epoch, serial, after: place(random), keep: place(random) },
             3 => Message::TooOld { epoch, serial },
             4 => Message::Lead { epoch },

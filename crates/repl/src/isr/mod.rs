@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `machine` | [`Machine`]: inputs, what is common to all roles, what becomes of agreements |
 //! | `follower` | fetching, matching, cutting, taking over |
+//! | `relay` | records by way of a member that does not lead |
 //! | `primary` | shipping, the commit point, changes of the set |
 //! | `epochs` | which epoch each record of the log is of |
 //! | `message` | messages between members, and their codec |
@@ -39,6 +40,7 @@ mod machine;
 mod message;
 mod mutant;
 mod primary;
+mod relay;
 #[cfg(test)]
 mod tests;
 mod timing;

@@ -29,6 +29,8 @@ pub enum Mutant {
     UnmatchedCounts,
     /// R6: a late notice of divergence is obeyed.
     LateCut,
+    /// R6: what another follower sent counts as the primary's.
+    RelayedCounts,
     /// R7: records are applied as they are appended.
     AppliedEarly,
     /// R7: cuts a little more than it has to.
@@ -50,7 +52,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 23] = [
         Mutant::Majority,
         Mutant::BelowMinimum,
         Mutant::Outsider,
@@ -64,6 +66,7 @@ impl Mutant {
         Mutant::NoFence,
         Mutant::UnmatchedCounts,
         Mutant::LateCut,
+        Mutant::RelayedCounts,
         Mutant::AppliedEarly,
         Mutant::CutTooFar,
         Mutant::AckBeforeSync,

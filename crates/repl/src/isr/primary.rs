@@ -49,6 +49,8 @@ struct Peer {
     waiting: Option<Waiting>,
     /// The commit point that was last sent.
     sent_commit: Position,
+    /// It gets its records from another member.
+    chained: bool,
 }
 
 /// A fetch without a reply yet.
@@ -100,6 +102,7 @@ impl Peer {
             loads: Vec::new(),
             waiting: None,
             sent_commit: Position::ZERO,
+            chained: false,
         }
     }
 }
@@ -215,6 +218,7 @@ impl Machine {
             return reply(Message::Diverged { epoch, serial, after, keep });
         }
         peer.fetched = true;
+        peer.chained = fetch.chained;
         peer.acknowledged = peer.acknowledged.max(fetch.durable.min(after.position));
         peer.promise = peer.promise.max(fetch.promise);
         peer.loads = fetch.loads;
@@ -226,17 +230,21 @@ impl Machine {
 
     /// Replies to the fetches for which there is news, and to those that have waited long enough.
     pub(super) fn ship(&mut self, out: &mut Vec<Action>) {
+        let in_sync = self.agreement().map(|agreement| agreement.in_sync.clone()).unwrap_or_default();
         let Role::Primary(primary) = &mut self.role else { return };
         for (member, peer) in &mut primary.peers {
             let Some(Waiting { after, serial, since }) = peer.waiting else { continue };
-            let news = after.position < self.log.end() || peer.sent_commit < self.commit;
+            let news = after.position < self.log.end() || peer.sent_commit < self.commit || peer.chained;
             if !news && self.now < since + self.timing.beacon_ms {
                 continue;
             }
             peer.waiting = None;
             peer.sent_commit = self.commit;
             let first = after.position.next().min(self.log.end());
-            let last = self.log.last_of_run(first).0.min(after.position.0 + self.timing.records_max);
+            // Writes wait for a member in sync: it gets its records here before they have waited long.
+            let waits = in_sync.contains(member) && self.now >= peer.goal_at + self.timing.in_sync_ms / 2;
+            let records_max = if peer.chained && !waits { 0 } else { self.timing.records_max };
+            let last = self.log.last_of_run(first).0.min(after.position.0 + records_max);
             let reply = Records {
                 epoch: primary.epoch,
                 serial,
@@ -248,7 +256,7 @@ impl Machine {
                 loads: primary.open_loads.clone(),
             };
             let last = Position(last.max(after.position.0));
-            out.push(Action::Ship(Shipment { to: member.id, after: after.position, last, reply }));
+            out.push(Action::Ship(Shipment { to: member.id, after: after.position, last, reply, relayed: false }));
         }
     }
 
@@ -396,6 +404,7 @@ impl Machine {
 
     pub(super) fn lost(&mut self, member: MemberId, out: &mut Vec<Action>) {
         let in_sync_ms = self.timing.in_sync_ms;
+        self.source = self.source.filter(|source| *source != member);
         match &mut self.role {
             Role::Primary(primary) => {
                 for (_, peer) in primary.peers.iter_mut().filter(|(identity, _)| identity.id == member) {

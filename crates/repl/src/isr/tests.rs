@@ -38,6 +38,8 @@ struct Set {
     outcomes: VecDeque<Option<Replaced>>,
     changed: Vec<Result<(), Refusal>>,
     requests: usize,
+    /// Messages with records: sender and receiver.
+    shipped: Vec<(MemberId, MemberId)>,
 }
 
 impl Set {
@@ -56,6 +58,7 @@ impl Set {
             outcomes: VecDeque::new(),
             changed: Vec::new(),
             requests: 0,
+            shipped: Vec::new(),
         };
         set.run(600);
         set
@@ -82,6 +85,9 @@ impl Set {
             Action::Send { to, message } => self.queue.push_back((from, to, message)),
             Action::Ship(shipment) => {
                 let payloads = log[shipment.after.0 as usize..shipment.last.0 as usize].to_vec();
+                if !payloads.is_empty() {
+                    self.shipped.push((from, shipment.to));
+                }
                 self.queue.push_back((from, shipment.to, shipment.with(payloads)));
             }
             Action::Read { ticket } => {
@@ -186,6 +192,46 @@ fn a_silent_member_is_waited_for_until_it_has_left() {
     set.silent.clear();
     set.run(500);
     assert_eq!((set.in_sync(), set.commit(0) >= 3), (vec![0, 1, 2], true));
+}
+
+#[test]
+fn records_come_by_another_member() {
+    let mut set = Set::of(3);
+    set.input(2, Input::Source(Some(MemberId(1))));
+    assert_eq!(set.members[2].source(), Some(MemberId(1)));
+    // The fetch that waits at the primary was made before
+    set.write(0);
+    set.run(50);
+    set.shipped.clear();
+    for _ in 0..5 {
+        set.write(0);
+        set.run(30);
+    }
+    set.run(300);
+    assert_eq!([0, 1, 2].map(|member| set.commit(member)), [7, 7, 7]);
+    assert_eq!(set.logs[2], set.logs[0]);
+    assert_eq!(set.members[2].source(), Some(MemberId(1)), "it helps");
+    assert!(set.members[0].may_read(set.now), "promises are made as before");
+    let to_last: Vec<MemberId> = set.shipped.iter().filter(|(_, to)| to.0 == 2).map(|(from, _)| *from).collect();
+    assert_eq!(to_last, [MemberId(1); 5], "the primary sent it none");
+}
+
+#[test]
+fn a_source_that_does_not_help_is_used_no_longer() {
+    for (what, ends) in [("lost", true), ("silent", false)] {
+        let mut set = Set::of(3);
+        set.input(2, Input::Source(Some(MemberId(1))));
+        set.run(50);
+        set.silent = vec![MemberId(1)];
+        if ends {
+            set.input(2, Input::Lost(MemberId(1)));
+            assert_eq!(set.members[2].source(), None, "{what}");
+        }
+        set.write(0);
+        set.run(300);
+        assert_eq!((set.members[2].source(), set.commit(0), set.commit(2)), (None, 2, 2), "{what}");
+        assert_eq!(set.in_sync(), [0, 2], "{what}: only the silent one has left");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use arbor_bson::{Code, DocBuf, ValueRef};
 use arbor_repl::not_yet_initialized;
 
 use crate::call::Call;
+use crate::replication::status::sync_source;
 use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
@@ -34,6 +35,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let progress = call.server.progress(replication);
     let position = call.database().transactions.log().durable();
     let store = call.server.several.store().map(|store| store.0).unwrap_or_default();
+    let source = call.server.several.handle().and_then(|handle| handle.status().source);
+    let source = sync_source(&state, source).map_or("", |(host, _)| host);
     let primary = state.primary.and_then(|index| config.members.get(index)).map_or(-1, |member| member.id as i32);
     call.reply = DocBuf::new()
         .with("set", config.name.as_str())
@@ -42,6 +45,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         .with("configTerm", state.term)
         .with("term", state.term)
         .with("primaryId", primary)
+        .with("syncingTo", source)
         .with("opTime", &progress.applied.to_doc(state.term))
         .with("wallTime", ValueRef::DateTime(progress.applied.wall))
         .with("durableOpTime", &progress.durable.to_doc(state.term))

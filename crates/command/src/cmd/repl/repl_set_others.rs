@@ -5,9 +5,10 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use arbor_bson::Code;
-use arbor_repl::{Role, not_yet_initialized};
+use arbor_repl::{MemberId, Role, not_yet_initialized};
 
 use crate::call::Call;
+use crate::replication::status::sync_source;
 use crate::{Error, Result};
 
 pub(crate) fn maintenance(call: &mut Call<'_>) -> Result<()> {
@@ -22,15 +23,41 @@ pub(crate) fn sync_from(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let replication = call.replication()?;
     let host = call.field("replSetSyncFrom").string(call.target())?;
-    match replication.state().role {
-        Role::Startup => Err(not_yet_initialized().into()),
-        Role::Primary => Err(Error::new(Code::NOT_SECONDARY, "primaries don't sync")),
-        // Members copy from the primary.
-        _ if replication.state().config.is_some_and(|config| config.members.iter().any(|own| own.host == host)) => {
-            Ok(())
-        }
-        _ => Err(no_member(host)),
+    let state = replication.state();
+    let (Some(config), Some(own)) = (&state.config, state.own()) else { return Err(not_yet_initialized().into()) };
+    if state.role == Role::Primary {
+        return Err(Error::new(Code::NOT_SECONDARY, "primaries don't sync"));
     }
+    let Some(source) = config.members.iter().find(|member| member.host == host) else { return Err(no_member(host)) };
+    let refused = |reason: &str| {
+        let text = format!("Cannot sync from \"{host}\" because {reason}");
+        Err(Error::new(Code::INVALID_OPTIONS, text))
+    };
+    match () {
+        () if own.id == source.id => return refused("it is this member"),
+        () if own.arbiter => return Err(Error::new(Code::NOT_SECONDARY, "arbiters don't sync")),
+        () if source.arbiter => return refused("it is an arbiter"),
+        () if own.build_indexes && !source.build_indexes => return refused("it does not build indexes"),
+        () if own.votes > 0 && source.votes == 0 => return refused("it has no vote and this member has one"),
+        () => {}
+    }
+    let Some(handle) = call.server.several.handle() else { return Err(not_yet_initialized().into()) };
+    let id = MemberId(source.id as u32);
+    if !is_reachable(host, 5) {
+        return Err(Error::new(Code::HOST_UNREACHABLE, format!("I cannot reach the requested member: {host}")));
+    }
+    call.reply.append("syncFromRequested", host);
+    if let Some((previous, _)) = sync_source(&state, handle.status().source) {
+        call.reply.append("prevSyncTarget", previous);
+    }
+    let is_primary =
+        state.primary.and_then(|index| config.members.get(index)).is_some_and(|primary| primary.id == source.id);
+    if is_primary {
+        handle.sync_from(None);
+    } else if config.settings.chaining_allowed {
+        handle.sync_from(Some(id));
+    }
+    Ok(())
 }
 
 fn no_member(host: &str) -> Error {
@@ -89,10 +116,13 @@ pub(crate) fn test_egress(call: &mut Call<'_>) -> Result<()> {
         Some(target) if config.members.iter().any(|member| member.host == target) => target,
         Some(target) => return Err(no_member(target)),
     };
-    let address = host.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-    let reached = address.map(|address| TcpStream::connect_timeout(&address, Duration::from_secs(seconds)));
-    match reached {
-        Some(Ok(_)) => Ok(()),
-        _ => Err(Error::new(Code::HOST_UNREACHABLE, format!("cannot reach {host}"))),
+    if is_reachable(host, seconds) {
+        return Ok(());
     }
+    Err(Error::new(Code::HOST_UNREACHABLE, format!("cannot reach {host}")))
+}
+
+fn is_reachable(host: &str, seconds: u64) -> bool {
+    let address = host.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    address.is_some_and(|address| TcpStream::connect_timeout(&address, Duration::from_secs(seconds)).is_ok())
 }
