@@ -412,8 +412,9 @@ def test_the_first_in_an_order_is_changed(cluster, routed):
     for command, field in (
             ({"findAndModify": "ordered", "query": {"state": "new"}, "sort": {"priority": -1}, "update": {"$set": {"state": "again"}}}, "lastErrorObject"),
             ({"update": "ordered", "updates": [{"q": {"state": "new"}, "u": {"$set": {"state": "again"}}, "sort": {"priority": -1}}]}, "n")):
-        with routed.start_session() as session:
-            first, second = (routed.jobs.command({**command, "txnNumber": bson.Int64(1)}, session=session) for _ in range(2))
+        # a client of its own has a session that nothing else uses
+        with cluster.routers[0].client() as client, client.start_session() as session:
+            first, second = (client.jobs.command({**command, "txnNumber": bson.Int64(1)}, session=session) for _ in range(2))
         assert first[field] == second[field]
         assert jobs.count_documents({"state": "again"}) == 1
         jobs.update_one({"state": "again"}, {"$set": {"state": "done"}})
