@@ -2,6 +2,8 @@
 //!
 //! Its own store is empty and temporary: the operators that merge, sort and group rows need one for their spill files.
 
+use std::path::Path;
+
 use clap::ArgMatches;
 
 use crate::config::{self, Settings};
@@ -10,6 +12,7 @@ use crate::{background, serve};
 
 /// Memory of the engine, which has nothing to store.
 const CACHE_BYTES: u64 = 16 << 20;
+const PREFIX: &str = "arbor-route-";
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut settings =
@@ -19,13 +22,32 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if settings.fork && !background::is_child() {
         return background::start(&settings);
     }
-    let directory = std::env::temp_dir().join(format!("arbor-route-{}-{}", settings.port, std::process::id()));
-    std::fs::create_dir_all(&directory).map_err(Failure::cannot_start)?;
-    settings.dbpath.clone_from(&directory);
-    let served = serve::run(settings);
-    // what is left there says nothing
-    let _ = std::fs::remove_dir_all(&directory);
-    served
+    let parent = std::env::temp_dir();
+    remove_left_behind(&parent);
+    // readable by this user alone
+    let prefix = format!("{PREFIX}{}-{}-", settings.port, std::process::id());
+    let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(Failure::cannot_start)?;
+    directory.path().clone_into(&mut settings.dbpath);
+    serve::run(settings)
+}
+
+/// Removes the directories of routers that were killed: their names end in the id of a process that is gone.
+fn remove_left_behind(parent: &Path) {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(process_of) else { continue };
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && !Path::new("/proc").join(process.to_string()).exists() {
+            // another user's stays
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Returns the process in the name of a router's directory.
+fn process_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').nth(1)?.parse().ok()
 }
 
 fn check(settings: &Settings) -> Result<(), Failure> {
@@ -45,4 +67,24 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         return refused("a router is not a member of a replica set");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_killed_routers_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        // no process has this id: it is above the kernel's greatest
+        let gone = parent.path().join("arbor-route-27017-4194999-x1y2z3");
+        let own = parent.path().join(format!("arbor-route-27017-{}-x1y2z3", std::process::id()));
+        let other = parent.path().join("arbor-routes");
+        for directory in [&gone, &own, &other] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        remove_left_behind(parent.path());
+        assert!(!gone.exists() && own.exists() && other.exists());
+        assert_eq!(process_of("arbor-route-27017-x-y"), None);
+    }
 }
