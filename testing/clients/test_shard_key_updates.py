@@ -82,6 +82,30 @@ def test_in_a_transaction(cluster, routed, collection):
     assert (collection.find_one({"_id": 9})["k"], shard_of(cluster, 9)) == (0, ["s0"])
 
 
+def test_upserts_without_the_shard_key(cluster, routed, collection):
+    result = collection.update_one({"name": "a"}, {"$set": {"k": 80}}, upsert=True)
+    assert (result.matched_count, result.modified_count) == (0, 0) and shard_of(cluster, result.upserted_id) == ["s1"]
+    assert collection.find_one({"name": "a"}) == {"_id": result.upserted_id, "name": "a", "k": 80}
+    again = collection.update_one({"name": "a"}, {"$inc": {"n": 1}}, upsert=True)
+    assert (again.matched_count, again.modified_count, again.upserted_id) == (1, 1, None)
+    # a missing key is null
+    missing = collection.replace_one({"name": "b"}, {"name": "b"}, upsert=True).upserted_id
+    assert shard_of(cluster, missing) == ["s0"]
+    made = collection.find_one_and_update({"_id": "c"}, {"$set": {"k": 60}}, upsert=True, return_document=ReturnDocument.AFTER)
+    assert made == {"_id": "c", "k": 60} and shard_of(cluster, "c") == ["s1"]
+    assert collection.find_one_and_update({"name": "d"}, {"$set": {"k": 61}}, upsert=True) is None
+    assert collection.find_one({"name": "d"})["k"] == 61
+    # the filter says the key, the update another one
+    moved = collection.update_one({"k": 1}, {"$set": {"k": 90}}, upsert=True).upserted_id
+    assert collection.find_one({"_id": moved}) == {"_id": moved, "k": 90} and shard_of(cluster, moved) == ["s1"]
+    with routed.start_session() as session, session.start_transaction():
+        inside = collection.update_one({"name": "e"}, {"$set": {"k": 70}}, upsert=True, session=session).upserted_id
+        assert shard_of(cluster, inside) == []
+    assert shard_of(cluster, inside) == ["s1"]
+    writes = collection.bulk_write([pymongo.UpdateOne({"name": "f"}, {"$set": {"k": n}}, upsert=True) for n in (5, 95)])
+    assert (writes.upserted_count, writes.matched_count) == (1, 1) and collection.find_one({"name": "f"})["k"] == 95
+
+
 def test_refused(cluster, collection):
     with cluster.routers[0].client(retryWrites=False) as plain:
         assert code_of(lambda: plain.keys.c.update_one({"k": 10}, {"$set": {"k": 70}})) == 20

@@ -1,4 +1,4 @@
-//! Updates that may give a document another shard key.
+//! Updates that may give a document another shard key, and upserts of documents whose shard key the filter does not say.
 //!
 //! In one transaction the shard of the document updates it, and if it belongs to another shard then, deletes it there and inserts it here. The
 //! transaction is the client's, or one of the router's own.
@@ -27,13 +27,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct UpdateOfOne<'u> {
     pub query: Doc<'u>,
     pub update: ValueRef<'u>,
+    pub upsert: bool,
     /// Other fields of the statement, as `findAndModify` has them.
     pub options: DocBuf,
 }
 
-/// A document before and after its update.
+/// A document before and after its update. Before it was inserted there is none.
 pub(crate) struct Updated {
-    pub before: DocBuf,
+    pub before: Option<DocBuf>,
     pub after: DocBuf,
 }
 
@@ -177,24 +178,52 @@ impl InTransaction<'_> {
                     "Must run update to shard key field in a multi-statement transaction or with retryWrites: true.";
                 return Err(Error::new(Code::ILLEGAL_OPERATION, text));
             }
-            let owner = table.shard_of(&key);
-            if owner != shard.name {
-                let mut deletes = ArrayBuf::new();
-                deletes.push(&DocBuf::new().with("q", &id).with("limit", 1i32));
-                let delete = DocBuf::new().with("delete", collection).with("deletes", &deletes);
-                let deleted = self.on(routing, &shard, "delete", delete)?;
-                // the range of the new key has left this shard a moment ago, which hides the document
-                if fields::int(deleted.as_doc(), "n") != 1 {
-                    return Err(conflict());
-                }
-                let mut documents = ArrayBuf::new();
-                documents.push(after);
-                let insert = DocBuf::new().with("insert", collection).with("documents", &documents);
-                let target = self.request.catalog().shard(owner, self.request.interrupt())?;
-                self.on(routing, &target, "insert", insert)?;
-            }
-            return Ok(Some(Updated { before: before.to_buf(), after: after.to_buf() }));
+            self.place(routing, &shard, after)?;
+            return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf() }));
         }
-        Ok(None)
+        if !update.upsert {
+            return Ok(None);
+        }
+        // any shard knows what the document is; then it goes where its key belongs
+        let any = self.request.catalog().shard(table.shards().next().unwrap_or_default(), self.request.interrupt())?;
+        let mut modify = DocBuf::new().with("findAndModify", collection).with("query", update.query);
+        modify.append("update", update.update).append("new", true).append("upsert", true);
+        fields::copy(
+            update.options.as_doc(),
+            &["collation", "arrayFilters", "let", "bypassDocumentValidation"],
+            &mut modify,
+        );
+        let modified = self.on(routing, &any, "findAndModify", modify)?;
+        let outcome = fields::document(modified.as_doc(), "lastErrorObject").unwrap_or(Doc::empty());
+        let Some(after) = fields::document(modified.as_doc(), "value").filter(|_| outcome.get("upserted").is_some())
+        else {
+            return Err(Error::new(Code::WRITE_CONFLICT, "a document was inserted that the upsert finds"));
+        };
+        self.place(routing, &any, after)?;
+        Ok(Some(Updated { before: None, after: after.to_buf() }))
+    }
+
+    /// Moves a document from the shard on which it was written to the one of its key.
+    fn place(&self, routing: &Routing, shard: &Arc<Shard>, after: Doc<'_>) -> Result<()> {
+        let Routing::Sharded(table, _) = routing else { unreachable!("the collection is sharded") };
+        let (collection, key) = (self.request.collection()?, table.key_of_document(after)?);
+        let owner = table.shard_of(&key);
+        if owner == shard.name {
+            return Ok(());
+        }
+        let id = DocBuf::new().with("_id", after.get("_id").unwrap_or(ValueRef::Null));
+        let mut deletes = ArrayBuf::new();
+        deletes.push(&DocBuf::new().with("q", &id).with("limit", 1i32));
+        let delete = DocBuf::new().with("delete", collection).with("deletes", &deletes);
+        let deleted = self.on(routing, shard, "delete", delete)?;
+        // the range of the new key has left this shard a moment ago, which hides the document
+        if fields::int(deleted.as_doc(), "n") != 1 {
+            return Err(Error::new(Code::WRITE_CONFLICT, "the document was changed while its shard key was updated"));
+        }
+        let mut documents = ArrayBuf::new();
+        documents.push(after);
+        let insert = DocBuf::new().with("insert", collection).with("documents", &documents);
+        let target = self.request.catalog().shard(owner, self.request.interrupt())?;
+        self.on(routing, &target, "insert", insert).map(drop)
     }
 }

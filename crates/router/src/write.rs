@@ -328,7 +328,7 @@ impl Request<'_> {
         let (names, whole) = table.shards_for_filter(filter, &context);
         if name == "updates" && !table.unsplittable {
             match check_update(table, filter, document.get("u"), upsert, whole) {
-                Err(error) if error.code == Code::IMMUTABLE_FIELD && !multi && !upsert => {
+                Err(error) if !multi && is_of_statement(&error) => {
                     progress.replies.push(self.update_and_move(routing, document)?);
                     return Ok(());
                 }
@@ -405,14 +405,26 @@ impl Request<'_> {
         fields::copy(self.body(), &["let", "bypassDocumentValidation"], &mut options);
         fields::copy(statement, &["collation", "sort", "hint", "arrayFilters"], &mut options);
         let query = fields::document(statement, "q").unwrap_or(Doc::empty());
-        let update = UpdateOfOne { query, update: statement.get("u").unwrap_or(ValueRef::Null), options };
-        let (matched, modified, failed) = match self.update_one_and_move(routing, &update) {
-            Ok(Some(Updated { before, after })) => (1i32, i32::from(before.as_bytes() != after.as_bytes()), None),
-            Ok(None) => (0, 0, None),
-            Err(error) if self.is_of_statement(&error) => (0, 0, Some(error.to_write_error(0))),
-            Err(error) => return Err(error),
-        };
+        let (update, upsert) = (statement.get("u").unwrap_or(ValueRef::Null), fields::is_true(statement, "upsert"));
+        let mut upserted = None;
+        let (matched, modified, failed) =
+            match self.update_one_and_move(routing, &UpdateOfOne { query, update, upsert, options }) {
+                Ok(Some(Updated { before: Some(before), after })) => {
+                    (1i32, i32::from(before.as_bytes() != after.as_bytes()), None)
+                }
+                Ok(Some(Updated { before: None, after })) => {
+                    let id = after.get("_id").unwrap_or(ValueRef::Null);
+                    upserted = Some(DocBuf::new().with("index", 0i32).with("_id", id));
+                    (1, 0, None)
+                }
+                Ok(None) => (0, 0, None),
+                Err(error) if self.is_of_statement(&error) => (0, 0, Some(error.to_write_error(0))),
+                Err(error) => return Err(error),
+            };
         let mut reply = DocBuf::new().with("n", matched).with("nModified", modified);
+        if let Some(upserted) = &upserted {
+            reply.append("upserted", &std::iter::once(upserted).collect::<ArrayBuf>());
+        }
         if let Some(failed) = &failed {
             reply.append("writeErrors", &std::iter::once(failed).collect::<ArrayBuf>());
         }
@@ -429,14 +441,18 @@ impl Request<'_> {
             &mut options,
         );
         let query = fields::document(body, "query").unwrap_or(Doc::empty());
-        let update = UpdateOfOne { query, update: body.get("update").unwrap_or(ValueRef::Null), options };
-        let found = self.update_one_and_move(routing, &update)?;
-        let effect = DocBuf::new().with("n", i32::from(found.is_some())).with("updatedExisting", found.is_some());
+        let (update, upsert) = (body.get("update").unwrap_or(ValueRef::Null), fields::is_true(body, "upsert"));
+        let found = self.update_one_and_move(routing, &UpdateOfOne { query, update, upsert, options })?;
+        let is_there = found.as_ref().is_some_and(|updated| updated.before.is_some());
+        let mut effect = DocBuf::new().with("n", i32::from(found.is_some())).with("updatedExisting", is_there);
+        if let Some(Updated { before: None, after }) = &found {
+            effect.append("upserted", after.get("_id").unwrap_or(ValueRef::Null));
+        }
         let reply = DocBuf::new().with("lastErrorObject", &effect);
         Ok(Answer::Reply(match &found {
             Some(updated) if fields::is_true(body, "new") => reply.with("value", &updated.after),
-            Some(updated) => reply.with("value", &updated.before),
-            None => reply.with("value", ValueRef::Null),
+            Some(Updated { before: Some(before), .. }) => reply.with("value", before),
+            Some(_) | None => reply.with("value", ValueRef::Null),
         }))
     }
 
@@ -458,7 +474,7 @@ impl Request<'_> {
                 let checked = check_update(table, filter, body.get("update"), upsert, whole);
                 let is_projected = fields::document(body, "fields").is_some_and(|fields| !fields.is_empty());
                 match checked {
-                    Err(error) if error.code == Code::IMMUTABLE_FIELD && !upsert && !is_projected => {
+                    Err(error) if !is_projected && is_of_statement(&error) => {
                         return self.find_and_move(routing);
                     }
                     checked => checked?,
