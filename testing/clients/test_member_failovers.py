@@ -1,4 +1,4 @@
-"""What continues over failovers by itself: index builds, change streams, tails of capped collections."""
+"""What continues over failovers by itself: index builds, change streams, tails of capped collections, writes when a secondary ends."""
 
 import contextlib
 import threading
@@ -170,3 +170,31 @@ def test_a_refused_write_is_not_ahead_of_hello(tmp_path):
 def step_down(member):
     with direct(member) as client, contextlib.suppress(AutoReconnect):
         client.admin.command("replSetStepDown", 20)
+
+
+def test_a_killed_secondary_holds_up_writes_for_a_moment(tmp_path):
+    """It leaves the members in sync when its connections close, and not after the second that a silent one gets."""
+    with initiated(tmp_path) as (members, client):
+        stop, times = threading.Event(), []
+
+        def write():
+            number = 0
+            while not stop.is_set():
+                begun = time.monotonic()
+                client.db.c.insert_one({"_id": number})
+                times.append((begun, time.monotonic()))
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            until(lambda: len(times) > 50, what="writes")
+            follower = next(member for member in members.members if member is not members.at(client.primary))
+            killed = time.monotonic()
+            follower.kill()
+            until(lambda: times[-1][0] > killed + 1, what="writes after the kill")
+        finally:
+            stop.set()
+            writer.join()
+        longest = max(end - begun for begun, end in times if end > killed)
+        assert longest < 0.6, longest

@@ -103,15 +103,21 @@ impl Handle {
         let mut threads = Vec::new();
         let mut begin = |name: &str, work: Box<dyn FnOnce() + Send>| -> std::io::Result<()> {
             let thread = std::thread::Builder::new().name(name.to_owned());
+            let (name, server) = (name.to_owned(), server.clone());
+            let work = move || helpers::guard(&name, work, |reason| server.failed(reason));
             threads.push(thread.stack_size(arbor_base::STATEMENT_STACK_BYTES).spawn(work)?);
             Ok(())
         };
         let (own_transactions, own_events, own_shared) = (transactions.clone(), sender.clone(), shared.clone());
         begin("arbor-apply", Box::new(move || helpers::apply(&own_transactions, &apply, &own_events, &own_shared)))?;
-        let (own_shared, own_events) = (shared.clone(), sender.clone());
+        let (own_shared, own_events, own_server) = (shared.clone(), sender.clone(), server.clone());
+        let set_id = config.as_ref().and_then(|config| config.settings.set_id);
         begin(
             "arbor-agree",
-            Box::new(move || helpers::coordinate(&*coordinator, &requests, &own_events, &own_shared)),
+            Box::new(move || {
+                let around: (&Shared, &dyn Server) = (&own_shared, &*own_server);
+                helpers::coordinate((&*coordinator, set_id), &requests, &own_events, around);
+            }),
         )?;
         let (own_server, own_transactions) = (server.clone(), transactions.clone());
         begin("arbor-role", Box::new(move || helpers::change_roles(&*own_server, &own_transactions, &roles)))?;
@@ -141,7 +147,7 @@ impl Handle {
             transactions: transactions.clone(),
             member,
             kept,
-            server,
+            server: server.clone(),
             shared: shared.clone(),
             hosts,
             lanes: Lanes::new(wiring),
@@ -185,6 +191,11 @@ impl Handle {
     pub fn coordinator_silent(&self) -> Option<Duration> {
         let at = self.shared.coordinator_at.load(Ordering::Relaxed);
         (at > 0).then(|| Duration::from_millis(self.shared.now().saturating_sub(at)))
+    }
+
+    /// Returns why the coordinator cannot be used.
+    pub fn coordinator_error(&self) -> Option<String> {
+        self.shared.coordinator_error.lock().clone()
     }
 
     /// The initial sync that is under way.

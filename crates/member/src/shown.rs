@@ -31,6 +31,8 @@ pub trait Server: Send + Sync {
     fn sync_ended(&self, source: &str, progress: &SyncProgress);
     /// A tree that came past the log could not be fetched, after one that could.
     fn fetch_failed(&self, source: &str, error: &str);
+    /// The coordinator cannot be used, after it could, or at first.
+    fn coordinator_fails(&self, error: &str);
     /// The member cannot continue: the process is to end.
     fn failed(&self, reason: &str);
 }
@@ -77,6 +79,8 @@ pub(crate) struct Shared {
     pub commit: AtomicU64,
     /// Time of the coordinator's last reply.
     pub coordinator_at: AtomicU64,
+    /// Reason why the coordinator cannot be used.
+    pub coordinator_error: Mutex<Option<String>>,
     /// Seconds by which this member shows records later than they were written.
     pub delay: AtomicU64,
     pub sync: Syncing,
@@ -92,6 +96,7 @@ impl Shared {
             readable_until: AtomicU64::new(0),
             commit: AtomicU64::new(0),
             coordinator_at: AtomicU64::new(0),
+            coordinator_error: Mutex::default(),
             delay: AtomicU64::new(0),
             sync: Syncing::default(),
             begun: Instant::now(),

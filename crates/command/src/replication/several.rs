@@ -151,6 +151,11 @@ impl Server for Around {
         commands.log.warn(events::TREE_FETCH_FAILED, "ReplCoord", attributes);
     }
 
+    fn coordinator_fails(&self, error: &str) {
+        let Some(commands) = self.commands() else { return };
+        commands.log.warn(events::COORDINATOR_FAILS, "ReplCoord", DocBuf::new().with("error", error));
+    }
+
     fn failed(&self, reason: &str) {
         let Some(commands) = self.commands() else { return };
         commands.log.error(events::MEMBER_FAILED, "ReplCoord", DocBuf::new().with("error", reason));

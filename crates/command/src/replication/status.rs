@@ -185,6 +185,9 @@ impl Commands {
         if let Some(silent) = handle.coordinator_silent() {
             coordinator.append("lastAnswerMillis", silent.as_millis() as i64);
         }
+        if let Some(error) = handle.coordinator_error() {
+            coordinator.append("error", error.as_str());
+        }
         let arbor = DocBuf::new()
             .with("inSync", &in_sync)
             .with("minInSync", status.known.as_ref().map_or(0, |(_, agreement)| agreement.min_in_sync as i32))

@@ -81,6 +81,7 @@ events! {
     RECORDER_FAILS = Control 9_000_051 "The flight recorder cannot write its samples; it tries again",
     RECORDER_WORKS = Control 9_000_052 "The flight recorder writes again",
     OPERATION_RUNNING = Control 9_000_053 "Operation running",
+    COORDINATOR_FAILS = Repl 9_000_054 "The coordinator of the replica set cannot be used: no failover and no change of the set is possible from here",
 }
 
 #[cfg(test)]
