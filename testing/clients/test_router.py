@@ -435,3 +435,38 @@ def test_jobs_are_taken_once(cluster, routed):
     for thread in threads:
         thread.join()
     assert sorted(taken) == list(range(100))
+
+
+def test_the_collation_of_a_collection(cluster, routed):
+    """Strings of either case are the same on all shards, on the router, and where the shard of a filter is chosen."""
+    collation = {"locale": "en", "strength": 2}
+    words = ["ant", "Ant", "bee", "BEE", "cat", "Cat", "dog"]
+    found = []
+    for name in ("one", "many"):
+        db = routed.spoken
+        db.create_collection(name, collation=collation)
+        if name == "many":
+            assert code_of(lambda: routed.admin.command("shardCollection", "spoken.many", key={"k": 1})) == 2
+            routed.admin.command("shardCollection", "spoken.many", key={"k": 1}, collation={"locale": "simple"})
+            routed.admin.command("split", "spoken.many", middle={"k": "a"})
+            home = routed.config.databases.find_one({"_id": "spoken"})["primary"]
+            routed.admin.command("moveChunk", "spoken.many", find={"k": "a"}, to={"s0": "s1", "s1": "s0"}[home])
+        db[name].insert_many([{"_id": n, "k": word, "w": word} for n, word in enumerate(words)])
+        simple = {"locale": "simple"}
+        found.append([
+            sorted(doc["_id"] for doc in db[name].find({"w": "ANT"})),
+            sorted(doc["_id"] for doc in db[name].find({"k": "bee"})),
+            [doc["_id"] for doc in db[name].find({"k": "bee"}, collation=simple)],
+            db[name].count_documents({"k": {"$lt": "CAT"}}),
+            [doc["w"].lower() for doc in db[name].find(sort=[("w", 1)])],
+            [doc["w"] for doc in db[name].find(sort=[("w", 1)], collation=simple)],
+            sorted(word.lower() for word in db[name].distinct("w")),
+            sorted((doc["_id"].lower(), doc["n"]) for doc in db[name].aggregate([{"$group": {"_id": "$w", "n": {"$sum": 1}}}])),
+            sorted(len(doc["all"]) for doc in db[name].aggregate([{"$group": {"_id": "$w", "all": {"$push": "$_id"}}}])),
+            db[name].update_many({"k": "DOG"}, {"$set": {"x": 1}}).modified_count,
+            db[name].update_one({"k": "DOG"}, {"$set": {"x": 2}}).modified_count,
+            db[name].find_one_and_update({"k": "dOg"}, {"$set": {"x": 3}})["_id"],
+            db[name].delete_many({"k": "aNT"}).deleted_count,
+        ])
+    assert found[0] == found[1]
+    assert routed.config.collections.find_one({"_id": "spoken.many"})["defaultCollation"]["strength"] == 2

@@ -71,6 +71,17 @@ pub(crate) enum Routing {
     Config(Arc<Shard>),
 }
 
+impl Routing {
+    /// Returns the collation of a statement: the one that it names, or that of the collection.
+    pub(crate) fn collation<'c>(&'c self, named: Option<Doc<'c>>) -> Option<Doc<'c>> {
+        let of_collection = match self {
+            Routing::Sharded(table, _) => table.collation.as_ref().map(DocBuf::as_doc),
+            Routing::Unsharded(..) | Routing::Config(_) => None,
+        };
+        named.filter(|named| !named.is_empty()).or(of_collection)
+    }
+}
+
 impl Catalog {
     /// `config_db` is `set/host:port,...` of the config servers. Errors: it is not of that form.
     pub(crate) fn new(config_db: &str, connect: Connect) -> std::result::Result<Catalog, String> {

@@ -55,8 +55,12 @@ impl Request<'_> {
         let primary = self.catalog().shard(&database.primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         self.set_ownership(&shards, namespace, "blocked", None)?;
-        let prepared = self.prepare(db, name, &key, unique, &primary, &shards).and_then(|owners| {
-            self.commit_sharding(&new_collection(namespace, Uuid::new_v4(), &key, unique, false), &owners)
+        let prepared = self.prepare(db, name, &key, unique, &primary, &shards).and_then(|(owners, collation)| {
+            let mut collection = new_collection(namespace, Uuid::new_v4(), &key, unique, false);
+            collation.iter().for_each(|collation| {
+                collection.append("defaultCollation", collation);
+            });
+            self.commit_sharding(&collection, &owners)
         });
         self.catalog().forget(db, namespace);
         match prepared {
@@ -116,7 +120,8 @@ impl Request<'_> {
         }
     }
 
-    /// Checks the collection, creates what is missing, and returns the lower bounds of the chunks with their shards.
+    /// Checks the collection, creates what is missing, and returns the lower bounds of the chunks with their shards, and the collection's
+    /// collation.
     fn prepare(
         &self,
         db: &str,
@@ -125,8 +130,9 @@ impl Request<'_> {
         unique: bool,
         primary: &Arc<Shard>,
         shards: &[Arc<Shard>],
-    ) -> Result<Owners> {
+    ) -> Result<(Owners, Option<DocBuf>)> {
         let interrupt = self.interrupt();
+        let mut collation = None;
         let only = DocBuf::new().with("name", name);
         let list = DocBuf::new().with("listCollections", 1i32).with("filter", &only);
         let listed = primary.call(db, &list, interrupt)?;
@@ -144,6 +150,7 @@ impl Request<'_> {
                 let text = "Collection has default collation. Must specify collation {locale: 'simple'}";
                 return Err(Error::bad_value(text));
             }
+            collation = fields::document(options, "collation").map(Doc::to_buf);
         } else {
             primary.call(db, &DocBuf::new().with("create", name), interrupt)?;
         }
@@ -169,6 +176,10 @@ impl Request<'_> {
             if unique {
                 index.append("unique", true);
             }
+            if collation.is_some() {
+                // shards compare keys without it
+                index.append("collation", &DocBuf::new().with("locale", "simple"));
+            }
             let indexes: ArrayBuf = std::iter::once(&index).collect();
             primary.call(db, &DocBuf::new().with("createIndexes", name).with("indexes", &indexes), interrupt)?;
         }
@@ -182,7 +193,7 @@ impl Request<'_> {
                 copy_indexes(db, name, primary, shard, interrupt)?;
             }
         }
-        Ok(owners)
+        Ok((owners, collation))
     }
 
     /// Refuses documents with an array at a field of the key, or on the way to it.

@@ -40,13 +40,22 @@ pub(crate) fn copy_indexes(db: &str, name: &str, from: &Shard, to: &Shard, inter
     let indexes: Vec<DocBuf> = first_batch(listed.as_doc())?
         .into_iter()
         .filter(|index| fields::string(*index, "name") != Some("_id_"))
-        .map(|index| fields::without(index, &["ns", "background"]))
+        .map(as_created)
         .collect();
     if indexes.is_empty() {
         return Ok(());
     }
     let create = DocBuf::new().with("createIndexes", name).with("indexes", &indexes.iter().collect::<ArrayBuf>());
     to.call(db, &create, interrupt).map(drop)
+}
+
+/// Returns a definition as it is given to a shard: without a collation it would get that of the collection there.
+pub(crate) fn as_created(listed: Doc<'_>) -> DocBuf {
+    let index = fields::without(listed, &["ns", "background"]);
+    if index.get("collation").is_some() {
+        return index;
+    }
+    index.with("collation", &DocBuf::new().with("locale", "simple"))
 }
 
 /// Returns the usual name of an index over a key.

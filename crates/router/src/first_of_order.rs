@@ -54,7 +54,7 @@ impl Request<'_> {
         fields::copy(self.body(), session, &mut find);
         let order = Order {
             descending: sort.iter().map(|(_, direction)| is_descending(direction)).collect(),
-            collation: self.context(fields::document(statement, "collation")).collation,
+            collation: self.context(routing.collation(fields::document(statement, "collation"))).collation,
         };
         let streams = self.open(routing, shards, &find, None)?;
         let Some(first) = Merge::new(streams, Some(order), 0, None).pull(self.interrupt())? else { return Ok(None) };

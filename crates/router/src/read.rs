@@ -104,6 +104,7 @@ impl Request<'_> {
                 };
                 return Ok(Answer::Reply(self.forward_to(routing, shard)?));
             };
+            let collation = routing.collation(collation);
             let (names, _) = table.shards_for_filter(filter, &self.context(collation));
             let shards = self.shards_named(&names)?;
             if let [only] = shards.as_slice() {
@@ -157,8 +158,8 @@ impl Request<'_> {
         }
         let body = self.body();
         let filter = fields::document(body, "query").unwrap_or(Doc::empty());
-        let context = self.context(fields::document(body, "collation"));
         self.with_routing(self.routed.db, &namespace, false, |routing| {
+            let context = self.context(routing.collation(fields::document(body, "collation")));
             let shards = self.targets(routing, filter, &context)?;
             if let [only] = shards.as_slice() {
                 return Ok(Answer::Reply(self.forward_to(routing, only)?));
@@ -188,8 +189,8 @@ impl Request<'_> {
             return self.distinct_in_view(&view);
         }
         let filter = fields::document(self.body(), "query").unwrap_or(Doc::empty());
-        let context = self.context(fields::document(self.body(), "collation"));
         self.with_routing(self.routed.db, &namespace, false, |routing| {
+            let context = self.context(routing.collation(fields::document(self.body(), "collation")));
             let shards = self.targets(routing, filter, &context)?;
             if let [only] = shards.as_slice() {
                 return Ok(Answer::Reply(self.forward_to(routing, only)?));
@@ -223,8 +224,8 @@ impl Request<'_> {
         let Some((name, ValueRef::String(collection))) = inner.first() else { return self.forward(false) };
         let namespace = format!("{}.{collection}", self.routed.db);
         let filter = filter_of(name, inner);
-        let context = self.context(fields::document(inner, "collation"));
         self.with_routing(self.routed.db, &namespace, false, |routing| {
+            let context = self.context(routing.collation(fields::document(inner, "collation")));
             let shards = self.targets(routing, filter, &context)?;
             if matches!(routing, Routing::Config(_)) {
                 let Some(only) = shards.first() else { return Ok(Answer::Local) };
@@ -353,7 +354,7 @@ impl Request<'_> {
         sink: Option<ValueRef<'_>>,
     ) -> Result<Opened> {
         let body = self.body();
-        let collation = fields::document(body, "collation");
+        let collation = routing.collation(fields::document(body, "collation"));
         let all = over.stages.as_array();
         let used = others(self.routed.db, all);
         let shards = match routing {

@@ -23,7 +23,7 @@ use crate::administration::{Guard, renewal};
 use crate::chunks::{
     Owners, check_unique_indexes, checked_key, new_chunks, new_collection, replacement, serves, transaction,
 };
-use crate::definitions::{create_named, first_batch, index_name};
+use crate::definitions::{as_created, create_named, first_batch, index_name};
 use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
 use crate::rows::{Merge, Order, SORT_KEY, Stream};
 use crate::shard::Shard;
@@ -250,7 +250,10 @@ impl<'r> Request<'r> {
     fn reshard(&self, guard: &Guard<'_>, old: Arc<Table>, target: Target) -> Result<()> {
         let id = arbor_protocol::topology::new_object_id();
         let (uuid, namespace) = (Uuid::new_v4(), old.namespace.clone());
-        let collection = new_collection(&namespace, uuid, &target.key, false, target.unsplittable);
+        let mut collection = new_collection(&namespace, uuid, &target.key, false, target.unsplittable);
+        old.collation.iter().for_each(|collation| {
+            collection.append("defaultCollation", collation);
+        });
         let chunks = new_chunks(&collection, &target.owners);
         let mut new = Table::begin(&namespace, collection.as_doc())?;
         let mut last = Vec::new();
@@ -430,11 +433,12 @@ impl Reshard<'_> {
         if !self.new.unsplittable {
             check_unique_indexes(&definitions, self.new.key.as_doc())?;
         }
-        let mut to_build: Vec<DocBuf> =
-            indexes.iter().filter(|index| index.get("key").is_some_and(|key| !is_id(key))).cloned().collect();
+        let others = indexes.iter().filter(|index| index.get("key").is_some_and(|key| !is_id(key)));
+        let mut to_build: Vec<DocBuf> = others.map(|index| as_created(index.as_doc())).collect();
         if !definitions.iter().any(|index| serves(*index, self.new.key.as_doc())) {
             let name = index_name(self.new.key.as_doc());
-            to_build.push(DocBuf::new().with("v", 2i32).with("key", &self.new.key).with("name", name.as_str()));
+            let index = DocBuf::new().with("v", 2i32).with("key", &self.new.key).with("name", name.as_str());
+            to_build.push(as_created(index.as_doc()));
         }
         for shard in &self.recipients {
             create_named(listed.as_doc(), &self.temporary, db, shard, interrupt)?;

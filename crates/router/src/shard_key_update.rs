@@ -147,7 +147,7 @@ impl InTransaction<'_> {
     fn run(&self, routing: &Routing, update: &UpdateOfOne<'_>) -> Result<Option<Updated>> {
         let Routing::Sharded(table, _) = routing else { unreachable!("the collection is sharded") };
         let collection = self.request.collection()?;
-        let context = self.request.context(fields::document(update.options.as_doc(), "collation"));
+        let context = self.request.context(routing.collation(fields::document(update.options.as_doc(), "collation")));
         let (names, _) = table.shards_for_filter(update.query, &context);
         for shard in self.request.shards_named(&names)? {
             let mut find = DocBuf::new().with("find", collection).with("filter", update.query).with("limit", 1i32);

@@ -19,6 +19,8 @@ pub(crate) struct Table {
     pub unique: bool,
     /// It is one chunk, which stays whole, and is not shown as sharded.
     pub unsplittable: bool,
+    /// Collation of statements that name none.
+    pub collation: Option<DocBuf>,
     pub epoch: ObjectId,
     pub timestamp: Timestamp,
     /// Value of `config.chunks.uuid`.
@@ -50,6 +52,7 @@ impl Table {
             key: key.to_buf(),
             unique: fields::is_true(collection, "unique"),
             unsplittable: fields::is_true(collection, "unsplittable"),
+            collation: fields::document(collection, "defaultCollation").map(Doc::to_buf),
             epoch: fields::object_id(collection, "lastmodEpoch").ok_or_else(|| broken(namespace, "it has no epoch"))?,
             timestamp,
             uuid,
@@ -68,6 +71,7 @@ impl Table {
             key: key.clone(),
             unique: false,
             unsplittable: false,
+            collation: None,
             epoch: ObjectId([0; 12]),
             timestamp: Timestamp { seconds: 0, increment: 0 },
             uuid: Vec::new(),

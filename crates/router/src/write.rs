@@ -324,7 +324,7 @@ impl Request<'_> {
             _ => fields::int(document, "limit") == 0,
         };
         let upsert = fields::is_true(document, "upsert");
-        let context = self.context(fields::document(document, "collation"));
+        let context = self.context(routing.collation(fields::document(document, "collation")));
         let (names, whole) = table.shards_for_filter(filter, &context);
         if name == "updates" && !table.unsplittable {
             match check_update(table, filter, document.get("u"), upsert, whole) {
@@ -461,8 +461,8 @@ impl Request<'_> {
         let body = self.body();
         let upsert = fields::is_true(body, "upsert");
         let filter = fields::document(body, "query").unwrap_or(Doc::empty());
-        let context = self.context(fields::document(body, "collation"));
         self.with_routing(self.routed.db, &namespace, upsert, |routing| {
+            let context = self.context(routing.collation(fields::document(body, "collation")));
             let Routing::Sharded(table, _) = routing else {
                 let (Routing::Unsharded(shard, _) | Routing::Config(shard)) = routing else {
                     unreachable!("the other case")
