@@ -46,6 +46,7 @@ def test_the_router_shows_a_cluster(cluster, routed):
     assert routed.admin.command("addShard", cluster.shards[0].hosts)["shardAdded"] == "s0"
     assert routed.admin.command("getShardMap")["map"]["s1"] == cluster.shards[1].hosts
     assert routed.admin.command("balancerStatus")["mode"] == "full"
+    assert routed.admin.command("serverStatus")["process"] == "mongos"
     assert isinstance(routed.config.version.find_one()["clusterId"], bson.ObjectId)
     assert code_of(lambda: routed.admin.command("addShard", "s9/127.0.0.1:1")) == 96
     assert code_of(lambda: routed.admin.command("addShard", "nowhere")) == 9

@@ -21,7 +21,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
 pub(super) fn document(server: &Commands, body: Doc<'_>) -> Result<DocBuf> {
     let uptime = server.started.elapsed();
     let host = format!("{}:{}", process::host_name(), server.options.port);
-    let mut reply = DocBuf::new().with("host", &host).with("version", MONGODB_VERSION).with("process", "mongod");
+    let process = if server.router.is_some() { "mongos" } else { "mongod" };
+    let mut reply = DocBuf::new().with("host", &host).with("version", MONGODB_VERSION).with("process", process);
     reply.append("pid", i64::from(std::process::id())).append("uptime", uptime.as_secs_f64().floor());
     reply.append("uptimeMillis", uptime.as_millis() as i64).append("uptimeEstimate", uptime.as_secs() as i64);
     reply.append("localTime", ValueRef::DateTime(now_ms()));
