@@ -215,3 +215,30 @@ def test_a_frozen_member_does_not_take_over(tmp_path):
         with direct(others[0]) as there:
             assert there.admin.command("replSetFreeze", 0)["info"] == "unfreezing"
         until(lambda: primary_of(members) is others[0], LIMIT_S, "the member that is no longer frozen")
+
+
+def test_local_is_written_by_no_client_of_several_members(tmp_path):
+    """It belongs to a member alone, and would reach all of them through the log."""
+    with initiated(tmp_path) as (members, client):
+        local = client.local
+        refused = (
+            lambda: local.c.insert_one({"_id": 1}),
+            lambda: local.c.update_one({"_id": 1}, {"$set": {"a": 1}}, upsert=True),
+            lambda: local.c.delete_many({}),
+            lambda: local.c.find_one_and_update({"_id": 1}, {"$set": {"a": 1}}, upsert=True),
+            lambda: local.create_collection("c"),
+            lambda: local.c.create_index("a"),
+            lambda: client.drop_database("local"),
+            lambda: client.admin.command("bulkWrite", 1, ops=[{"insert": 0, "document": {"_id": 1}}], nsInfo=[{"ns": "local.c"}])
+            ["cursor"]["firstBatch"][0],
+        )
+        for number, write in enumerate(refused):
+            try:
+                reply = write()
+                code = reply["code"]
+            except OperationFailure as error:
+                code = error.code
+            assert code == 20, number
+        for member in members.members:
+            with direct(member) as own:
+                assert own.local.get_collection("c", read_preference=SECONDARY).count_documents({}) == 0

@@ -319,6 +319,9 @@ impl Commands {
             return Err(Error::new(Code::UNAUTHORIZED, text));
         }
         check_target(info, request)?;
+        if changes(info) {
+            self.database.check_local(request.db)?;
+        }
         if let Some(replication) = &self.replication {
             replication.check_may_run(info, request.db, request.body)?;
         }
@@ -510,11 +513,14 @@ fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
         reply.append("errorLabels", &labels.iter().map(String::as_str).collect::<ArrayBuf>());
     }
 }
+fn changes(info: &CommandInfo) -> bool {
+    info.takes_write_concern() && info.class != Class::Read
+}
+
 /// Refuses a command that would change a collection which only the server writes. Statements look again, since a command
 /// may name collections in other places than behind its own name.
 fn check_target(info: &CommandInfo, request: &Incoming<'_>) -> Result<()> {
-    let changes = info.takes_write_concern() && info.class != Class::Read;
-    let Some((_, ValueRef::String(name))) = request.body.first().filter(|_| changes) else { return Ok(()) };
+    let Some((_, ValueRef::String(name))) = request.body.first().filter(|_| changes(info)) else { return Ok(()) };
     let target = if info.admin_only { Namespace::parse(name) } else { Namespace::new(request.db, name) };
     match target {
         Ok(namespace) => Ok(arbor_query::check_writable(&namespace)?),

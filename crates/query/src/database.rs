@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbor_base::Position;
 use arbor_base::memory::{self, Allowance, Budget, Class};
-use arbor_bson::DocBuf;
+use arbor_bson::{Code, DocBuf};
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
 
 use crate::feed::Feed;
 use crate::stream::ImagesExpiry;
-use crate::{CursorRegistry, IndexFilters, PlanCache, QuerySettings, Result};
+use crate::{CursorRegistry, Error, IndexFilters, PlanCache, QuerySettings, Result};
 
 /// Memory limit of one blocking operator, and the directory for the rest.
 #[derive(Clone, Debug)]
@@ -109,6 +109,17 @@ pub struct Database {
 }
 
 impl Database {
+    /// Errors: `IllegalOperation` for a change of the database `local` on a member of several. It belongs to each member alone, and
+    /// the log to all of them.
+    pub fn check_local(&self, db: &str) -> Result<()> {
+        if db != "local" || !self.transactions.is_of_set() {
+            return Ok(());
+        }
+        let text =
+            "the database local cannot be written on a member of a set of several: the write would reach all members";
+        Err(Error::new(Code::ILLEGAL_OPERATION, text))
+    }
+
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
         crate::aggregate::out::drop_unfinished(&store);
         let feed = Feed::new(transactions.clone());

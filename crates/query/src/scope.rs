@@ -268,7 +268,11 @@ impl<'a> Scope<'a> {
     }
 
     fn check_writable(&self, namespace: &Namespace) -> Result<()> {
-        if self.is_of_server { Ok(()) } else { check_writable(namespace) }
+        if self.is_of_server {
+            return Ok(());
+        }
+        self.database.check_local(namespace.db())?;
+        check_writable(namespace)
     }
 
     /// Like `hold`, but creates the collection without options when it does not exist.

@@ -135,6 +135,11 @@ impl Transactions {
         self.path.lock().paused = false;
     }
 
+    /// Returns true if commits count once other members have them ([`CommitRule::Set`]).
+    pub fn is_of_set(&self) -> bool {
+        self.path.is_of_set().load(Ordering::Acquire)
+    }
+
     /// Returns true if commits are admitted.
     pub fn is_leading(&self) -> bool {
         self.path.lock().term().is_some()
