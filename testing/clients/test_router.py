@@ -144,7 +144,9 @@ def test_writes_are_split_and_errors_keep_their_places(routed):
     assert collection.delete_one({"x": 1, "_id": 900}).deleted_count == 1
     plan = collection.find({"_id": 5}).explain()["queryPlanner"]["winningPlan"]
     assert plan["stage"] == "SINGLE_SHARD" and len(plan["shards"]) == 1
-    plan = collection.find({"x": 5}).explain()["queryPlanner"]["winningPlan"]
+    explained = collection.find({"x": 5}).explain()
+    assert explained["explainVersion"] == "1" and len(explained["queryShapeHash"]) == 64 and "serverParameters" in explained
+    plan = explained["queryPlanner"]["winningPlan"]
     assert plan["stage"] == "SHARD_MERGE" and {shard["shardName"] for shard in plan["shards"]} == {"s0", "s1"}
 
 

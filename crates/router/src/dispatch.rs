@@ -68,6 +68,7 @@ const FORWARDED: &[&str] = &[
     "dataSize",
     "dbHash",
     "dropSearchIndex",
+    "filemd5",
     "listCollections",
     "listIndexes",
     "planCacheClear",

@@ -239,7 +239,18 @@ impl Request<'_> {
                     .map(|(shard, reply)| (shard.name.as_str(), fields::without(reply.as_doc(), NOT_OF_PLANS)))
                     .fold(DocBuf::new(), |all, (name, plan)| all.with(name, &plan));
                 let merge = if replies.len() > 1 { "router" } else { "none" };
-                return Ok(Answer::Reply(DocBuf::new().with("mergeType", merge).with("shards", &shown)));
+                let mut reply = DocBuf::new().with("mergeType", merge);
+                if replies.len() > 1 {
+                    let (of_shards, of_router) = split(fields::array(inner, "pipeline").unwrap_or(Array::empty()));
+                    let parts = DocBuf::new().with("shardsPart", &of_shards).with("mergerPart", &of_router);
+                    reply.append("splitPipeline", &parts);
+                } else {
+                    reply.append("splitPipeline", ValueRef::Null);
+                }
+                reply.append("shards", &shown);
+                copy_of_first(&replies, &["queryShapeHash", "serverParameters"], &mut reply);
+                reply.append("command", inner);
+                return Ok(Answer::Reply(reply));
             }
             let stage = if replies.len() > 1 { "SHARD_MERGE" } else { "SINGLE_SHARD" };
             let part = |section: &str, plan: &str| -> ArrayBuf {
@@ -257,8 +268,10 @@ impl Request<'_> {
                 replies.iter().map(of).collect::<Vec<_>>().iter().collect()
             };
             let plan = DocBuf::new().with("stage", stage).with("shards", &part("queryPlanner", "winningPlan"));
-            let planner = DocBuf::new().with("winningPlan", &plan);
-            let mut reply = DocBuf::new().with("queryPlanner", &planner);
+            let planner = DocBuf::new().with("mongosPlannerVersion", 1i32).with("winningPlan", &plan);
+            let mut reply = DocBuf::new();
+            copy_of_first(&replies, &["explainVersion", "queryShapeHash"], &mut reply);
+            reply.append("queryPlanner", &planner);
             if replies.iter().any(|(_, reply)| reply.get("executionStats").is_some()) {
                 let sum = |field: &str| -> i64 {
                     let of = |reply: &DocBuf| {
@@ -276,6 +289,7 @@ impl Request<'_> {
                     .with("executionStages", &stages);
                 reply.append("executionStats", &statistics);
             }
+            copy_of_first(&replies, &["serverInfo", "serverParameters"], &mut reply);
             reply.append("command", inner);
             Ok(Answer::Reply(reply))
         })
@@ -547,6 +561,11 @@ enum Opened {
     /// A shard has done all of it.
     Reply(DocBuf),
     Cursor(arbor_query::Cursor),
+}
+
+/// Copies fields that the explanations of all shards have alike.
+fn copy_of_first(replies: &[(Arc<Shard>, DocBuf)], names: &[&str], into: &mut DocBuf) {
+    replies.iter().take(1).for_each(|(_, reply)| fields::copy(reply.as_doc(), names, into));
 }
 
 fn explain_here() -> Error {
