@@ -95,6 +95,17 @@ def test_a_session_reads_its_own_writes_on_secondaries(uri):
             assert parts.find_one({"_id": 5}, session=session)["turn"] == turn
 
 
+def test_a_tailing_cursor_on_a_secondary_follows(uri):
+    with pymongo.MongoClient(uri[0]) as client:
+        client.pref.create_collection("tail", capped=True, size=100_000)
+        client.pref.tail.insert_one({"_id": 0})
+        tail = client.get_database("pref", read_preference=Secondary()).tail
+        cursor = tail.find(cursor_type=pymongo.CursorType.TAILABLE_AWAIT)
+        assert cursor.next()["_id"] == 0
+        client.pref.tail.insert_one({"_id": 1})
+        assert wait_for("the next document", lambda: next(cursor, None), 20)["_id"] == 1
+
+
 def test_chunks_move_unnoticed_by_readers_of_secondaries(uri):
     wrong, reads, over = [], [], threading.Event()
 

@@ -554,7 +554,9 @@ impl Commands {
         if let Some(ValueRef::Document(version)) = body.get("databaseVersion") {
             check_database(known(db)?.as_ref(), db, version).map_err(of_past)?;
         }
-        Ok(OwnedState { view: now.filter(|_| READS.contains(&command)), placed })
+        // a tailing cursor follows the collection, which is on one shard
+        let is_tail = matches!(body.get("tailable"), Some(ValueRef::Bool(true)));
+        Ok(OwnedState { view: now.filter(|_| READS.contains(&command) && !is_tail), placed })
     }
 
     pub(crate) fn is_shard(&self) -> bool {
