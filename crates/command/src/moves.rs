@@ -29,7 +29,7 @@ use arbor_base::Position;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_lang::{Context, Filter, KeyRanges, shard_key_of};
 use arbor_oplog::events;
-use arbor_query::{DeleteSpec, DeleteStatement, FindSpec, Interrupt, Scope, shard_key_spans};
+use arbor_query::shard_key_spans;
 use arbor_session::{Carried, SessionId};
 use arbor_store::{
     Collection, Direction, FieldKind, Index, IndexCursor, Namespace, OpenTransaction, RecordCursor, UpdateKind, record,
@@ -43,6 +43,11 @@ use crate::ownership::{Placed, Writing};
 use crate::session::two_phase;
 use crate::{Commands, Error, Result, session};
 
+mod ranges;
+
+use ranges::deletions;
+pub(crate) use ranges::{ClearedRange, HiddenRanges, owned_before};
+
 /// Longest time that one attempt holds writers while others end.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 /// Longest wait of a writer at a closed gate; then its router finds out what happened.
@@ -52,11 +57,6 @@ const OLD_READS_MAX: Duration = Duration::from_secs(1);
 /// Bytes of documents in one reply.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_DOCUMENTS: usize = 1000;
-/// Documents that one transaction of the range deletion removes, and the pause after it, in multiples of the time that it took: the deletion
-/// uses a fifth of a processor at most.
-const DELETED_TOGETHER: usize = 128;
-const DELETION_PAUSES: u32 = 4;
-const DELETION_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Sessions that have written since then may send a write again.
 const RETRIES_SINCE_MS: i64 = 30 * 60 * 1000;
 const CONFLICTS_MAX: u32 = 100;
@@ -110,41 +110,6 @@ struct Followed {
     from: Position,
     documents: BTreeMap<Vec<u8>, DocBuf>,
     sessions: BTreeSet<Vec<u8>>,
-}
-
-/// Ranges whose documents a shard has and does not own.
-#[derive(Clone)]
-pub(crate) struct HiddenRanges {
-    /// Their rows.
-    ids: Vec<ObjectId>,
-    key: DocBuf,
-    ranges: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The filter of the other documents.
-    pub owned: DocBuf,
-}
-
-/// A range whose documents were deleted: snapshots of before that show them.
-#[derive(Clone)]
-pub(crate) struct ClearedRange {
-    pub until: Position,
-    key: DocBuf,
-    low: Vec<u8>,
-    high: Vec<u8>,
-}
-
-impl ClearedRange {
-    /// The range of a row of `config.rangeDeletions`, at the position after its deletion.
-    pub(crate) fn of(row: Doc<'_>, until: Position) -> ClearedRange {
-        ClearedRange { until, key: key_of(row), low: bytes_of(row, "low"), high: bytes_of(row, "high") }
-    }
-}
-
-/// Returns the filter of the documents that the shard owned at a position, of which `cleared` had not yet been deleted.
-pub(crate) fn owned_before(hidden: Option<&HiddenRanges>, cleared: &[&ClearedRange]) -> Option<DocBuf> {
-    let of_cleared = cleared.iter().map(|range| (range.low.clone(), range.high.clone()));
-    let ranges = hidden.iter().flat_map(|hidden| hidden.ranges.iter().cloned()).chain(of_cleared).collect();
-    let key = hidden.map(|hidden| &hidden.key).or(cleared.first().map(|range| &range.key))?;
-    Some(KeyRanges::new(key.clone(), ranges).outside())
 }
 
 /// Outcome of a writer's arrival.
@@ -231,30 +196,6 @@ impl Moving {
             .iter()
             .any(|span| span.low < self.high && span.high.as_deref().is_none_or(|high| self.low.as_slice() < high))
     }
-}
-
-fn range_rows_in(scope: &Scope<'_>, name: Option<&str>) -> Result<Vec<DocBuf>> {
-    let filter = name.map_or_else(DocBuf::new, |name| DocBuf::new().with("nss", name));
-    let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(deletions()?) };
-    let found = arbor_query::find(scope, &spec, &Interrupt::never())?;
-    Ok(found.all(&Interrupt::never())?)
-}
-
-fn delete_row_in(scope: &Scope<'_>, filter: &DocBuf) -> Result<()> {
-    let statement = DeleteStatement { q: filter.as_doc(), multi: true, hint: None, collation: None };
-    let spec = DeleteSpec {
-        namespace: deletions()?,
-        deletes: vec![statement],
-        ordered: true,
-        let_variables: None,
-        durability: Durability::Journaled,
-    };
-    let outcome = arbor_query::delete(scope, &spec, &Interrupt::never())?;
-    outcome.errors.into_iter().next().map_or(Ok(()), |failed| Err(failed.error.into()))
-}
-
-fn deletions() -> Result<Namespace> {
-    Ok(Namespace::new("config", "rangeDeletions")?)
 }
 
 fn string<'d>(doc: Doc<'d>, name: &str) -> &'d str {
@@ -377,270 +318,12 @@ fn read_range(
 }
 
 impl Commands {
-    /// Returns the rows of ranges of a collection; of all, without a name.
-    pub(crate) fn range_rows(&self, name: Option<&str>) -> Result<Vec<DocBuf>> {
-        range_rows_in(&Scope::of(&self.database), name)
-    }
-
-    /// Returns the ranges of a collection whose documents are not the shard's own. None: it owns all that it has.
-    pub(crate) fn hidden_ranges(&self, name: &str) -> Result<Option<HiddenRanges>> {
-        self.hidden_ranges_in(&Scope::of(&self.database), name)
-    }
-
-    pub(crate) fn hidden_ranges_in(&self, scope: &Scope<'_>, name: &str) -> Result<Option<HiddenRanges>> {
-        let rows = range_rows_in(scope, Some(name))?;
-        let hidden: Vec<&DocBuf> = rows.iter().filter(|row| is_hidden(row.as_doc())).collect();
-        let Some(first) = hidden.first() else { return Ok(None) };
-        let bounds = |row: &&DocBuf| (bytes_of(row.as_doc(), "low"), bytes_of(row.as_doc(), "high"));
-        let (key, ranges) = (key_of(first.as_doc()), Vec::from_iter(hidden.iter().map(bounds)));
-        let owned = KeyRanges::new(key.clone(), ranges.clone()).outside();
-        Ok(Some(HiddenRanges { ids: hidden.iter().map(|row| id_of(row.as_doc())).collect(), key, ranges, owned }))
-    }
-
-    fn delete_row(&self, filter: &DocBuf) -> Result<()> {
-        delete_row_in(&Scope::of_server(&self.database), filter)
-    }
-
-    /// Ends moves of ranges, and stores a document, all in one transaction: the ranges of `kept` are the shard's own, those of `dropped` are to
-    /// be deleted. Returns true if one has arrived.
-    pub(crate) fn settle_ranges(
-        &self,
-        name: &str,
-        kept: &[ObjectId],
-        dropped: &[ObjectId],
-        (namespace, document): (&Namespace, Doc<'_>),
-    ) -> Result<bool> {
-        for _ in 0..CONFLICTS_MAX {
-            let open = OpenTransaction::begin(&self.database.store)?;
-            let scope = Scope::of_server(&self.database).in_transaction(&open);
-            let settled = self.settle_in(&scope, name, kept, dropped).and_then(|has_arrived| {
-                self.persist_in(&scope, namespace, document)?;
-                Ok(has_arrived)
-            });
-            let committed = settled.and_then(|has_arrived| {
-                open.commit(Durability::Journaled)?;
-                Ok(has_arrived)
-            });
-            match committed {
-                // the deletion of another range has changed its row
-                Err(error) if error.code == Code::WRITE_CONFLICT => {}
-                outcome => return outcome,
-            }
-        }
-        Err(Error::new(Code::WRITE_CONFLICT, "the rows of the ranges are being written"))
-    }
-
-    fn settle_in(&self, scope: &Scope<'_>, name: &str, kept: &[ObjectId], dropped: &[ObjectId]) -> Result<bool> {
-        let mut has_arrived = false;
-        for row in range_rows_in(scope, Some(name))? {
-            let id = id_of(row.as_doc());
-            if dropped.contains(&id) {
-                let ready: DocBuf = row.as_doc().iter().filter(|(name, _)| *name != "pending").collect();
-                self.persist_in(scope, &deletions()?, ready.as_doc())?;
-            } else if kept.contains(&id) {
-                has_arrived |= string(row.as_doc(), "side") == "recipient";
-                delete_row_in(scope, &DocBuf::new().with("_id", ValueRef::ObjectId(id)))?;
-            }
-        }
-        Ok(has_arrived)
-    }
-
-    pub(crate) fn forget_ranges(&self, name: &str) -> Result<()> {
-        self.delete_row(&DocBuf::new().with("nss", name))
-    }
-
-    /// Requests that come from now on see the rows as they are. Requires that no other change is made.
-    fn republish(&self, name: &str) -> Result<()> {
-        let placed = self.placed(name)?;
-        let hidden = self.hidden_ranges(name)?;
-        self.publish(name, placed.next().with_hidden(hidden))
-    }
-
     fn moving(&self, name: &str, id: ObjectId) -> Result<(Arc<Placed>, Arc<Moving>)> {
         let placed = self.placed(name)?;
         let moving = placed.moving.clone().filter(|moving| moving.id == id);
         let over = || Error::new(Code::OPERATION_FAILED, format!("the move of a range of {name} is over"));
         Ok((placed, moving.ok_or_else(over)?))
     }
-
-    /// Deletes the next documents of a range, at most `documents_max`; returns their number. `from` is where they begin and
-    /// becomes where those after them begin; `None`: at the range's begin, and at its end.
-    fn delete_range(
-        &self,
-        name: &Namespace,
-        row: Doc<'_>,
-        documents_max: usize,
-        from: &mut Option<Vec<u8>>,
-    ) -> Result<usize> {
-        let (key, low, high) = (key_of(row), bytes_of(row, "low"), bytes_of(row, "high"));
-        for _ in 0..CONFLICTS_MAX {
-            let open = OpenTransaction::begin(&self.database.store)?;
-            let Some(collection) = open.collection_to_write(name)? else { return Ok(0) };
-            let begin = from.as_deref().unwrap_or(&low);
-            let batch = read_range(&open.view(), &collection, key.as_doc(), begin, &high, documents_max)?;
-            let deleted = open.with(|txn| {
-                txn.hide();
-                batch.documents.iter().try_for_each(|doc| arbor_store::delete(txn, &collection, doc.as_doc()))
-            });
-            match deleted.and_then(|()| open.commit(Durability::Applied)) {
-                Err(error) if arbor_txn::MaybeConflict::is_conflict(&error) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => {
-                    *from = batch.next;
-                    return Ok(batch.documents.len());
-                }
-            }
-        }
-        Err(Error::new(Code::WRITE_CONFLICT, "documents of the range are being written"))
-    }
-
-    /// Deletes all documents of a range, `documents_max` in a transaction, and calls `pause` after each with the time that it took.
-    /// Ends early where `pause` returns false.
-    fn delete_all(
-        &self,
-        name: &Namespace,
-        row: Doc<'_>,
-        documents_max: usize,
-        mut pause: impl FnMut(Duration) -> Result<bool>,
-    ) -> Result<bool> {
-        // a batch begins where the one before has ended: to find it from the range's begin, all that was deleted would be read again
-        let mut from = None;
-        loop {
-            let (begun, is_first) = (Instant::now(), from.is_none());
-            let deleted = self.delete_range(name, row, documents_max, &mut from)?;
-            if deleted == 0 && is_first {
-                return Ok(true);
-            }
-            if !pause(begun.elapsed())? {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Deletes the documents of ranges that have left, in small transactions with pauses. To be called about every second.
-    pub fn delete_orphans(&self) {
-        if self.ownership.is_none() || !self.is_primary() {
-            return;
-        }
-        for row in self.range_rows(None).unwrap_or_default() {
-            if is_pending(row.as_doc()) {
-                continue;
-            }
-            if let Err(error) = self.delete_one_range(row.as_doc()) {
-                let attributes = DocBuf::new().with("namespace", string(row.as_doc(), "nss"));
-                let event = arbor_protocol::log::events::RANGE_NOT_DELETED;
-                self.log.warn(event, "range-deleter", attributes.with("error", &error.to_string()));
-            }
-        }
-    }
-
-    fn delete_one_range(&self, row: Doc<'_>) -> Result<()> {
-        let name = string(row, "nss");
-        // A blocked collection is not known to have lost the range, and one whose row was settled just now is still read under the state of
-        // before, as by requests that began under it.
-        let id = id_of(row);
-        let has_it = |placed: Arc<Placed>| placed.hidden.as_ref().is_some_and(|hidden| hidden.ids.contains(&id));
-        let is_hidden = || self.placed(name).is_ok_and(has_it);
-        if !is_hidden() || self.has_old_requests(name) {
-            return Ok(());
-        }
-        let namespace = Namespace::parse(name)?;
-        let is_complete = self.delete_all(&namespace, row, DELETED_TOGETHER, |took| {
-            std::thread::sleep((took * DELETION_PAUSES).max(DELETION_PAUSE_MIN));
-            Ok(!self.stopping.load(Ordering::Relaxed) && is_hidden())
-        })?;
-        if !is_complete {
-            return Ok(());
-        }
-        let _changing = self.change_ownership()?;
-        self.database.make_durable(Durability::Journaled, None)?;
-        self.delete_row(&DocBuf::new().with("_id", ValueRef::ObjectId(id_of(row))))?;
-        let until = self.database.transactions.read()?.position();
-        let hidden = self.hidden_ranges(name)?;
-        let next = self.placed(name)?.next();
-        self.publish(name, next.with_hidden(hidden).with_cleared(ClearedRange::of(row, until)))
-    }
-
-    /// Returns a request as it is to run here: documents of ranges that the shard does not own are not there.
-    pub(crate) fn only_owned(&self, request: &Incoming<'_>, owned: &DocBuf) -> Option<DocBuf> {
-        let command = request.body.first().map_or("", |(name, _)| name);
-        let both = |filter: Option<ValueRef<'_>>| match filter {
-            Some(ValueRef::Document(filter)) if !filter.is_empty() => {
-                let parts: ArrayBuf = [filter, owned.as_doc()].into_iter().collect();
-                DocBuf::new().with("$and", &parts)
-            }
-            _ => owned.clone(),
-        };
-        let with_filter = |body: Doc<'_>, name: &str| {
-            let others: DocBuf = body.iter().filter(|(own, _)| *own != name).collect();
-            others.with(name, &both(body.get(name)))
-        };
-        let body = request.body;
-        match command {
-            "find" => Some(with_filter(body, "filter")),
-            "count" | "distinct" | "findAndModify" | "findandmodify" => Some(with_filter(body, "query")),
-            "update" | "delete" => {
-                let field = if command == "update" { "updates" } else { "deletes" };
-                let mut statements = ArrayBuf::new();
-                let of_sequence = request.sequences.iter().filter(|some| some.name == field);
-                of_sequence.flat_map(|some| some.iter()).for_each(|one| {
-                    statements.push(&with_filter(one, "q"));
-                });
-                if let Some(ValueRef::Array(all)) = body.get(field) {
-                    for one in all.iter() {
-                        match one {
-                            ValueRef::Document(one) => statements.push(&with_filter(one, "q")),
-                            other => statements.push(other),
-                        };
-                    }
-                }
-                let others: DocBuf = body.iter().filter(|(own, _)| *own != field).collect();
-                Some(others.with(field, &statements))
-            }
-            "aggregate" => {
-                let Some(ValueRef::Array(stages)) = body.get("pipeline") else { return None };
-                let pipeline = owned_pipeline(stages.iter().collect(), owned, &both)?;
-                let others: DocBuf = body.iter().filter(|(own, _)| *own != "pipeline").collect();
-                Some(others.with("pipeline", &pipeline))
-            }
-            _ => None,
-        }
-    }
-}
-
-fn owned_pipeline(
-    stages: Vec<ValueRef<'_>>,
-    owned: &DocBuf,
-    both: &dyn Fn(Option<ValueRef<'_>>) -> DocBuf,
-) -> Option<ArrayBuf> {
-    let first = match stages.first() {
-        Some(ValueRef::Document(first)) => first.first(),
-        _ => None,
-    };
-    let mut pipeline = ArrayBuf::new();
-    let replaced = match first {
-        // about the collection, not its documents
-        Some(("$collStats" | "$indexStats" | "$planCacheStats" | "$changeStream" | "$listSampledQueries", _)) => {
-            return None;
-        }
-        Some(("$match", filter)) => {
-            pipeline.push(&DocBuf::new().with("$match", &both(Some(filter))));
-            1
-        }
-        Some(("$geoNear", ValueRef::Document(spec))) => {
-            let others: DocBuf = spec.iter().filter(|(own, _)| *own != "query").collect();
-            pipeline.push(&DocBuf::new().with("$geoNear", &others.with("query", &both(spec.get("query")))));
-            1
-        }
-        _ => {
-            pipeline.push(&DocBuf::new().with("$match", owned));
-            0
-        }
-    };
-    stages.into_iter().skip(replaced).for_each(|stage| {
-        pipeline.push(stage);
-    });
-    Some(pipeline)
 }
 
 fn id_field(call: &Call<'_>) -> Result<ObjectId> {
