@@ -27,6 +27,8 @@ const STALENESS_MIN_S: f64 = 90.0;
 /// Longest wait for a member that fits.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(500);
+/// Longest wait for a note in the log of a shard.
+const NOTE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -265,7 +267,13 @@ impl Request<'_> {
     /// Returns a shard by way of the member that the request prefers.
     pub(crate) fn by_preference(&self, shard: Arc<Shard>) -> Result<Arc<Shard>> {
         match self.read_preference()? {
-            Some(preference) => shard.preferred(&preference, self.interrupt()),
+            Some(preference) => {
+                if let Some(after) = self.routed.generic.read_concern.after {
+                    // without its primary a shard shows the time as soon as it can
+                    let _ = shard.log_past(after, &self.interrupt().clone().within(NOTE_MAX));
+                }
+                shard.preferred(&preference, self.interrupt())
+            }
             None => Ok(shard),
         }
     }

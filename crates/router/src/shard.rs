@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, DEPTH_MAX, Doc, DocBuf, Limits, ValueRef, validate};
@@ -59,6 +60,8 @@ pub(crate) struct Shard {
     /// The member by way of which this is the shard. None: the primary, whichever it is.
     member: Option<String>,
     pub members: Mutex<Members>,
+    /// The log of the shard is known to have reached this time.
+    logged: AtomicU64,
 }
 
 struct State {
@@ -97,6 +100,7 @@ impl Shard {
             state: Mutex::new(state),
             member: None,
             members: Mutex::default(),
+            logged: AtomicU64::new(0),
         })
     }
 
@@ -110,7 +114,20 @@ impl Shard {
             state: Mutex::new(State { hosts: vec![host.to_owned()], primary: Some(host.to_owned()), idle: Vec::new() }),
             member: Some(host.to_owned()),
             members: Mutex::default(),
+            logged: AtomicU64::new(0),
         }
+    }
+
+    /// Ensures that the log of the shard reaches a time that another shard has had: a member that follows shows nothing of a time before its
+    /// log has reached it, and nothing may be written here for long.
+    pub(crate) fn log_past(&self, time: u64, interrupt: &Interrupt) -> Result<()> {
+        if self.logged.load(Ordering::Acquire) >= time {
+            return Ok(());
+        }
+        let data = DocBuf::new().with("msg", "read on a secondary after a time of the cluster");
+        self.call("admin", &DocBuf::new().with("appendOplogNote", 1i32).with("data", &data), interrupt)?;
+        self.logged.fetch_max(time, Ordering::AcqRel);
+        Ok(())
     }
 
     pub(crate) fn is_by_way_of(&self, host: &str) -> bool {
