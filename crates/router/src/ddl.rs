@@ -126,7 +126,10 @@ impl Request<'_> {
             _ => false,
         };
         let serving = |index: &&Doc<'_>| serves(**index, table.key.as_doc());
-        if !table.unsplittable && !indexes.iter().filter(serving).any(|index| !is_dropped(*index)) {
+        let (dropped, left): (Vec<Doc<'_>>, Vec<Doc<'_>>) =
+            indexes.iter().filter(serving).partition(|index| is_dropped(**index));
+        // where there is none, the others may be dropped all the same
+        if !table.unsplittable && !dropped.is_empty() && left.is_empty() {
             let kept = indexes.iter().find(serving).map(|index| name_of(*index));
             if !matches!(asked, Some(ValueRef::String("*"))) {
                 let text = "Cannot drop the only compatible index for this collection's shard key";
