@@ -12,6 +12,7 @@ import sys
 import assertions
 import built_paths
 import events
+import features
 import layers
 import links
 import proofs
@@ -28,7 +29,7 @@ def main():
         for crate, lines, count, density in assertions.counts(ROOT):
             print(f"{crate:18} {lines:7} lines {count:5} assertions {density:6.1f} per 1,000")
         return 0
-    problems = [problem for rule in (links, layers, events, proofs, words, assertions, built_paths) for problem in rule.check(ROOT)]
+    problems = [problem for rule in (links, layers, events, proofs, words, assertions, built_paths, features) for problem in rule.check(ROOT)]
     print("\n".join(problems) if problems else "tidy: nothing to mend")
     return 1 if problems else 0
 

@@ -12,7 +12,7 @@ LAYERS = [
     ["bson", "disk"],
     ["engine", "lang", "log", "metrics", "notation", "protocol", "wire"],
     ["auth"],
-    ["client", "engine-lmdb", "engine-rocksdb", "engine-set", "engine-wiredtiger", "ftree", "repl", "server", "txn"],
+    ["client", "engine-contract", "engine-lmdb", "engine-rocksdb", "engine-set", "engine-wiredtiger", "ftree", "repl", "server", "txn"],
     ["etcd", "lab", "member", "oplog"],
     ["session", "store"],
     ["query", "sim"],

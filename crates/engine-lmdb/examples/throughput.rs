@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use arbor_base::{Random, TreeId};
-use arbor_engine::contract::Scratch;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
+use arbor_engine_contract::Scratch;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
 const ROWS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! A process whose address space is limited gets a smaller map. Alone in its binary: the limit is the process's.
 
 use arbor_engine::Engine;
-use arbor_engine::contract::Scratch;
+use arbor_engine_contract::Scratch;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 use rustix::process::{Resource, getrlimit, setrlimit};
 

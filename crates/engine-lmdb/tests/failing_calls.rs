@@ -9,9 +9,9 @@ use std::cell::Cell;
 use std::path::Path;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::contract::{Scratch, assert_same, rows_of};
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Batch, Engine, Error, Op, Result, TreeOptions};
+use arbor_engine_contract::{Scratch, assert_same, rows_of};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 use libc::{c_char, c_int, c_long, c_void, iovec, off_t, size_t, ssize_t};
 

@@ -7,8 +7,6 @@
 pub mod adapter;
 mod batch;
 mod check;
-#[cfg(any(test, feature = "contract"))]
-pub mod contract;
 mod directory_marker;
 mod error;
 pub mod limits;

@@ -263,8 +263,6 @@ fn bytes_of(rows: &Rows) -> u64 {
 mod tests {
     use super::*;
     use crate::TreeOptions;
-    use crate::contract::{self, Factory};
-    use std::path::{Path, PathBuf};
 
     const TREE: TreeId = TreeId(1);
 
@@ -279,27 +277,6 @@ mod tests {
     fn value(engine: &ModelEngine, key: &str) -> Option<Vec<u8>> {
         let snapshot = engine.snapshot().unwrap();
         snapshot.get(TREE, key.as_bytes()).unwrap().map(|value| value.into_owned())
-    }
-
-    /// Keeps the engines by directory: opening goes back to the checkpoint, as after a crash.
-    #[derive(Default)]
-    struct Models {
-        by_directory: Mutex<BTreeMap<PathBuf, Arc<ModelEngine>>>,
-    }
-
-    impl Factory for Models {
-        fn open(&self, dir: &Path) -> Box<dyn Engine> {
-            let mut engines = self.by_directory.lock();
-            let new = || ModelEngine::with_updates(Arc::new(contract::Adder));
-            let engine = Arc::new(engines.get(dir).map_or_else(new, |engine| engine.crash()));
-            engines.insert(dir.to_owned(), engine.clone());
-            Box::new(engine)
-        }
-    }
-
-    #[test]
-    fn contract() {
-        contract::run(&Models::default(), 40);
     }
 
     #[test]

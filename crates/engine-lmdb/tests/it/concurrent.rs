@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::contract::{Scratch, rows_of};
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
+use arbor_engine_contract::{Scratch, rows_of};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
 /// Batch n puts key n here, so that the rows give the position.

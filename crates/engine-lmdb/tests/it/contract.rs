@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arbor_engine::contract::{self, Adder, Factory};
 use arbor_engine::{Engine, UpdateFunction};
+use arbor_engine_contract::{self as contract, Adder, Factory};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
 struct Lmdb {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use arbor_engine::contract::Scratch;
 use arbor_engine::{Engine, Error};
+use arbor_engine_contract::Scratch;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
 use crate::images;

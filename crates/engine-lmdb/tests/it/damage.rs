@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use arbor_base::TreeId;
-use arbor_engine::contract::Scratch;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
+use arbor_engine_contract::Scratch;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions, verify};
 
 fn options() -> LmdbOptions {

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
-use arbor_engine::contract::Scratch;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
+use arbor_engine_contract::Scratch;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
 fn open(scratch: &Scratch, options: LmdbOptions) -> LmdbEngine {

@@ -166,7 +166,7 @@ unsafe extern "C" fn is_ended(
 
 #[cfg(test)]
 mod tests {
-    use arbor_engine::contract::Adder;
+    use arbor_engine_contract::Adder;
 
     use super::*;
 

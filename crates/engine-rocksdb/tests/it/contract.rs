@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arbor_engine::Engine;
-use arbor_engine::contract::{self, Adder, Factory};
+use arbor_engine_contract::{self as contract, Adder, Factory};
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 
 /// Crashes by dropping, which does not flush.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Models, create_in, ftree, lmdb, put};
 use arbor_base::{Position, TreeId};
-use arbor_engine::contract::Scratch;
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, MemberState, Op, Result, Snapshot, TreeOptions, TreeStats,
 };
+use arbor_engine_contract::Scratch;
 use arbor_engine_set::{EngineSet, Kind};
 
 fn value(snapshot: &dyn Snapshot, tree: u64, key: &str) -> Option<u64> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::support::{Models, Records, Spread, ftree, lmdb};
-use arbor_engine::contract::{self, Factory};
 use arbor_engine::{Engine, TreeOptions};
+use arbor_engine_contract::{self as contract, Factory};
 use arbor_engine_set::{EngineSet, Kind};
 
 struct Alone(&'static str);

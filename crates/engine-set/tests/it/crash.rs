@@ -13,7 +13,7 @@ use crate::support::Models;
 use arbor_base::{Random, TreeId};
 use arbor_disk::FaultyDisk;
 use arbor_engine::Engine;
-use arbor_engine::contract::Scratch;
+use arbor_engine_contract::Scratch;
 use arbor_engine_set::{EngineSet, Kind};
 use arbor_ftree::{Forest, Options};
 use arbor_log::{Log, LogOptions};

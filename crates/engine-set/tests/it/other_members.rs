@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::contract::{Adder, Scratch};
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Batch, Engine, MemberState, Op, Result, TreeOptions};
+use arbor_engine_contract::{Adder, Scratch};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 use arbor_engine_set::{EngineSet, Kind, SetOptions};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use arbor_engine::Engine;
-use arbor_engine::contract::{self, Factory};
+use arbor_engine_contract::{self as contract, Factory};
 use arbor_engine_wiredtiger::{WiredTigerEngine, WiredTigerOptions};
 
 /// Ends by closing, which keeps the stable generation.

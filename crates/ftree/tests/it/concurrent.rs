@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use arbor_base::TreeId;
 use arbor_base::invariants::assert_reached;
 use arbor_disk::FaultyDisk;
-use arbor_engine::contract::Adder;
 use arbor_engine::{Batch, Engine, Op, Snapshot, TreeOptions};
+use arbor_engine_contract::Adder;
 use arbor_ftree::{Codec, Forest, Options, TreeSettings, check};
 
 const ACCOUNTS: u64 = 3000;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arbor_base::invariants::assert_reached;
 use arbor_disk::RealDisk;
-use arbor_engine::contract::{self, Adder, Factory};
 use arbor_engine::{Engine, UpdateFunction};
+use arbor_engine_contract::{self as contract, Adder, Factory};
 use arbor_ftree::{Codec, Forest, Options, TreeSettings};
 
 struct Ftree {

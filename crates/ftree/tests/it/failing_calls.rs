@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 use arbor_disk::{Fault, FaultyDisk, testkit};
-use arbor_engine::contract::Adder;
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Batch, Engine, Error, Op, Result, TreeOptions};
+use arbor_engine_contract::Adder;
 use arbor_ftree::{Forest, Options, TreeSettings};
 
 use crate::images::states::States;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use arbor_base::{Random, TreeId};
 use arbor_disk::RealDisk;
-use arbor_engine::contract::Scratch;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
+use arbor_engine_contract::Scratch;
 use arbor_ftree::{Forest, Options};
 
 const MIB: u64 = 1 << 20;

@@ -266,7 +266,7 @@ impl Machine {
     }
 
     /// Builds a defect in.
-    #[cfg(feature = "mutants")]
+    #[cfg(debug_assertions)]
     pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Machine {
         self.mutant = mutant;
         if mutant == Some(Mutant::PromiseForgotten) {
@@ -276,7 +276,7 @@ impl Machine {
     }
 
     pub(super) fn is(&self, mutant: Mutant) -> bool {
-        cfg!(feature = "mutants") && self.mutant == Some(mutant)
+        cfg!(debug_assertions) && self.mutant == Some(mutant)
     }
 
     /// Asserts a rule. A machine with a defect does not check itself, so that the tests show what they find alone.

@@ -1,6 +1,6 @@
 //! Defects that a test builds in on purpose: the tests must find each of them.
 
-/// One defect of the state machine. Takes effect only in builds with the feature `mutants`.
+/// One defect of the state machine. Takes effect only in builds with debug assertions, which a release is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutant {
     /// R3: a majority of the set is enough.

@@ -8,8 +8,8 @@ pub(crate) fn grant(call: &mut Call<'_>) -> Result<()> {
     call.only(&["roles"])?;
     let name = role_name(call)?;
     let _writing = call.server.accounts.writing();
-    let mut role = find_role(call, &name)?;
     let parents = some_roles(call, call.required("roles")?)?;
+    let mut role = find_role(call, &name)?;
     check_parents(&*call.server.roles()?, &name, &parents)?;
     for parent in parents {
         if !role.roles.contains(&parent) {
@@ -23,8 +23,8 @@ pub(crate) fn revoke(call: &mut Call<'_>) -> Result<()> {
     call.only(&["roles"])?;
     let name = role_name(call)?;
     let _writing = call.server.accounts.writing();
-    let mut role = find_role(call, &name)?;
     let parents = some_roles(call, call.required("roles")?)?;
+    let mut role = find_role(call, &name)?;
     role.roles.retain(|parent| !parents.contains(parent));
     call.server.save_role(&role)
 }

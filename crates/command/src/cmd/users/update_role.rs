@@ -15,13 +15,15 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let restrictions = restrictions(call)?;
     let _writing = call.server.accounts.writing();
+    let privileges = call.optional("privileges").map(Privilege::read_all).transpose()?;
+    let parents = call.optional("roles").map(|roles| existing_roles(call, roles)).transpose()?;
     let mut role = find_role(call, &name)?;
-    if let Some(privileges) = call.optional("privileges") {
-        role.privileges = Privilege::read_all(privileges)?;
+    if let Some(privileges) = privileges {
+        role.privileges = privileges;
         check_privileges(&name, &role.privileges)?;
     }
-    if let Some(roles) = call.optional("roles") {
-        role.roles = existing_roles(call, roles)?;
+    if let Some(parents) = parents {
+        role.roles = parents;
         check_parents(&*call.server.roles()?, &name, &role.roles)?;
     }
     role.restrictions = restrictions.unwrap_or(role.restrictions);

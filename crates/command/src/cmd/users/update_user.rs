@@ -28,15 +28,14 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     };
     let restrictions = restrictions(call)?;
     let _writing = call.server.accounts.writing();
+    let roles = call.optional("roles").map(|roles| existing_roles(call, roles)).transpose()?;
     let mut user = find_user(call, &name)?;
     if let Some(credentials) = credentials {
         user.credentials = credentials;
     } else if call.optional("mechanisms").is_some() {
         keep_mechanisms(&mut user, &mechanisms(call)?)?;
     }
-    if let Some(roles) = call.optional("roles") {
-        user.roles = existing_roles(call, roles)?;
-    }
+    user.roles = roles.unwrap_or(user.roles);
     user.custom_data = custom_data.or(user.custom_data);
     user.restrictions = restrictions.unwrap_or(user.restrictions);
     call.server.save_user(&user)

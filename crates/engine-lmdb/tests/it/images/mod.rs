@@ -17,8 +17,8 @@ use std::path::Path;
 
 use arbor_base::Random;
 use arbor_engine::Engine;
-use arbor_engine::contract::{History, Scratch};
 use arbor_engine::model::ModelEngine;
+use arbor_engine_contract::{History, Scratch};
 
 use watched::{Image, Watched, open};
 

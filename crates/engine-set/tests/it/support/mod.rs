@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use arbor_base::{Position, TreeId};
 use arbor_disk::RealDisk;
-use arbor_engine::contract::Adder;
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Op, Result, Snapshot, TreeOptions, TreeStats};
+use arbor_engine_contract::Adder;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 use arbor_engine_set::{EngineSet, Kind};
 use arbor_ftree::{Forest, Options};

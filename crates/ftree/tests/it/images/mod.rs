@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use arbor_base::Random;
 use arbor_disk::{Disk, FaultyDisk};
-use arbor_engine::contract::{Adder, History};
 use arbor_engine::{Engine, model::ModelEngine};
+use arbor_engine_contract::{Adder, History};
 use arbor_ftree::{Codec, Forest, Options, TreeSettings, check};
 
 use camera::{Camera, Image};

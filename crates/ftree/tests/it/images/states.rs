@@ -1,9 +1,9 @@
 //! Every state that the forest was in, so that a recovered one can be found among them.
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::contract::rows_of;
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Engine, Result};
+use arbor_engine_contract::rows_of;
 use parking_lot::Mutex;
 
 const TREES: u64 = 6;

@@ -1,8 +1,8 @@
 use arbor_base::{Position, TreeId};
 
-use crate::contract::Bench;
-use crate::contract::bench::{apply, batch, create, drop_tree, get, put, rows_of};
-use crate::{Engine, Error, Op, TreeOptions};
+use crate::Bench;
+use crate::bench::{apply, batch, create, drop_tree, get, put, rows_of};
+use arbor_engine::{Engine, Error, Op, TreeOptions};
 
 pub(super) fn a_new_engine_is_empty(bench: &Bench<'_>) {
     let engine = bench.open();
@@ -42,7 +42,7 @@ pub(super) fn options_are_checked(bench: &Bench<'_>) {
     let engine = bench.open();
     engine.check_options(&TreeOptions::default()).unwrap();
     let options = TreeOptions { settings: vec![("no such option".to_owned(), "1".to_owned())] };
-    let invalid = |result: crate::Result<()>| match result {
+    let invalid = |result: arbor_engine::Result<()>| match result {
         Err(Error::InvalidOption { name, .. }) => assert_eq!(name, "no such option"),
         other => panic!("{other:?}"),
     };

@@ -1,6 +1,6 @@
 //! The update function of the contract suite: counters.
 
-use crate::UpdateFunction;
+use arbor_engine::UpdateFunction;
 
 /// A message is a number (8 bytes, little-endian) that is added, wrapping, to the number that the row is. No row counts as
 /// zero, and a sum of zero is no row. Rows and messages that are no numbers stay what they are and change nothing.

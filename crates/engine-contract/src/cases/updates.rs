@@ -1,10 +1,8 @@
 use arbor_base::{Position, Random, TreeId};
 
-use crate::contract::Bench;
-use crate::contract::bench::{
-    add, apply, assert_same, batch, create, delete, delete_range, drop_tree, get, model, put,
-};
-use crate::{Engine, Error};
+use crate::Bench;
+use crate::bench::{add, apply, assert_same, batch, create, delete, delete_range, drop_tree, get, model, put};
+use arbor_engine::{Engine, Error};
 
 /// The row as a number.
 fn number(engine: &dyn Engine, key: &str) -> Option<i64> {

@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arbor_base::{Position, TreeId};
 
-use crate::Error;
-use crate::contract::Bench;
-use crate::contract::bench::{apply, create, drop_tree, get, put, rows_of};
+use crate::Bench;
+use crate::bench::{apply, create, drop_tree, get, put, rows_of};
+use arbor_engine::Error;
 
 pub(super) fn a_checkpoint_survives(bench: &Bench<'_>) {
     let mut engine = bench.open();

@@ -1,8 +1,8 @@
 use arbor_base::TreeId;
 
-use crate::contract::Bench;
-use crate::contract::bench::{Rows, apply, create, delete, drop_tree, put, rows_of};
-use crate::{Engine, Snapshot};
+use crate::Bench;
+use crate::bench::{Rows, apply, create, delete, drop_tree, put, rows_of};
+use arbor_engine::{Engine, Snapshot};
 
 const TREE: TreeId = TreeId(1);
 

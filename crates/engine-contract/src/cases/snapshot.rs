@@ -2,9 +2,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arbor_base::{Position, TreeId};
 
-use crate::Engine;
-use crate::contract::Bench;
-use crate::contract::bench::{apply, create, delete, drop_tree, put, rows_of};
+use crate::Bench;
+use crate::bench::{apply, create, delete, drop_tree, put, rows_of};
+use arbor_engine::Engine;
 
 const TREE: TreeId = TreeId(1);
 

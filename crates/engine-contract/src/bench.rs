@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arbor_base::{Position, TreeId};
 
 use super::{Adder, Factory};
-use crate::model::ModelEngine;
-use crate::{Batch, Cursor, Engine, Error, Op, Snapshot, TreeOptions};
+use arbor_engine::model::ModelEngine;
+use arbor_engine::{Batch, Cursor, Engine, Error, Op, Snapshot, TreeOptions};
 
 /// A directory that is removed at the end.
 pub struct Scratch {

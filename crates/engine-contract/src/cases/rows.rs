@@ -1,10 +1,10 @@
 use arbor_base::{Position, Random, TreeId};
 
-use crate::contract::Bench;
-use crate::contract::bench::{apply, assert_same, batch, create, delete, delete_range, get, model, put, rows_of};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::model::ModelEngine;
-use crate::{Engine, Error, Op};
+use crate::Bench;
+use crate::bench::{apply, assert_same, batch, create, delete, delete_range, get, model, put, rows_of};
+use arbor_engine::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use arbor_engine::model::ModelEngine;
+use arbor_engine::{Engine, Error, Op};
 
 pub(super) fn put_replace_delete(bench: &Bench<'_>) {
     let engine = bench.open();

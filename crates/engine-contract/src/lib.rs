@@ -1,7 +1,7 @@
 //! The suite that every engine must pass. An engine's own tests call [`run`] with a [`Factory`].
 //!
 //! - [`cases`]: one promise of the traits each
-//! - [`random`]: long histories from a seed, compared step by step with the [`ModelEngine`](crate::model::ModelEngine)
+//! - [`random`]: long histories from a seed, compared step by step with the [`ModelEngine`](arbor_engine::model::ModelEngine)
 //!
 //! Here everything panics on a finding, as tests do.
 
@@ -16,7 +16,7 @@ pub use adder::Adder;
 pub use bench::{Bench, Scratch, assert_same, rows_of};
 pub use random::History;
 
-use crate::Engine;
+use arbor_engine::Engine;
 
 /// Makes the engine under test, with [`Adder`] as its update function if it takes update messages.
 pub trait Factory {

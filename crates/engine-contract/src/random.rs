@@ -11,8 +11,8 @@ use super::bench::{
     Bench, Rows, add, assert_same, assert_same_rows, batch, create, delete, delete_range, drop_tree, model, put,
     rows_of,
 };
-use crate::model::ModelEngine;
-use crate::{Batch, Cursor, Engine, Error, Op, Snapshot};
+use arbor_engine::model::ModelEngine;
+use arbor_engine::{Batch, Cursor, Engine, Error, Op, Snapshot};
 
 const TREES: u64 = 6;
 const STEPS: u64 = 120;

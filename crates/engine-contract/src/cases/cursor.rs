@@ -1,8 +1,8 @@
 use arbor_base::TreeId;
 
-use crate::contract::Bench;
-use crate::contract::bench::{apply, create, put};
-use crate::{Cursor, Engine, Result};
+use crate::Bench;
+use crate::bench::{apply, create, put};
+use arbor_engine::{Cursor, Engine, Result};
 
 const TREE: TreeId = TreeId(2);
 
@@ -106,7 +106,7 @@ pub(super) fn moves_over_long_keys(bench: &Bench<'_>) {
     // Every second key: targets that do not exist, layers with one row.
     let few: Vec<Vec<u8>> = keys.iter().skip(1).step_by(3).cloned().collect();
     let gone = keys.iter().filter(|key| !few.contains(key));
-    apply(&*engine, gone.map(|key| crate::contract::bench::delete(2, key)).collect());
+    apply(&*engine, gone.map(|key| crate::bench::delete(2, key)).collect());
     check_all_moves(&*engine, &few, &targets);
 }
 
