@@ -167,6 +167,41 @@ def test_a_set_with_tls(tmp_path, mode):
             plain.db.c.find_one()
 
 
+def test_other_certificates_for_members_and_other_addresses_for_clients(tmp_path):
+    """Members show certificates of an authority of their own (tlsClusterFile, tlsClusterCAFile); a client that calls them by another
+    name (SNI) sees their addresses there (horizons)."""
+    servers, cluster = (certificates.Authority(tmp_path, name) for name in ("servers", "cluster"))
+    shown = servers.sign("server", "IP:127.0.0.1,DNS:localhost", subject="/O=Set/OU=Members/CN=server")
+    between = cluster.sign("member", "IP:127.0.0.1", subject="/O=Set/OU=Members/CN=member", password="hidden")
+    flags = [
+        *certificates.flags(servers, shown, "requireTLS", "--tlsAllowConnectionsWithoutCertificates", "--clusterAuthMode", "x509"),
+        *("--tlsClusterFile", str(between), "--tlsClusterPassword", "hidden", "--tlsClusterCAFile", str(cluster.ca)),
+    ]
+    tls = {"tls": True, "tlsCAFile": str(servers.ca)}
+    with Members(tmp_path / "set", flags=flags) as members:
+        begin(members, **tls)
+        ports = [member.port for member in members.members]
+        with of_user(members, **tls) as client:
+            in_sync(client, 3)
+            config = client.admin.command("replSetGetConfig")["config"]
+            config["version"] += 1
+            for member, port in zip(config["members"], ports, strict=True):
+                member["horizons"] = {"outside": f"localhost:{port}"}
+            client.admin.command("replSetReconfig", config)
+            assert client.admin.command("replSetGetConfig")["config"]["members"] == config["members"]
+        for name in ("localhost", "127.0.0.1"):
+            uri = f"mongodb://{','.join(f'{name}:{port}' for port in ports)}/?replicaSet={config['_id']}"
+            with pymongo.MongoClient(uri, serverSelectionTimeoutMS=30_000, **USER, **tls) as client:
+                client.db.c.insert_one({"_id": name})
+                hello = client.admin.command("hello")
+                assert sorted(hello["hosts"]) == sorted(f"{name}:{port}" for port in ports)
+                assert hello["me"].startswith(name) and hello["primary"].startswith(name)
+                until(lambda client=client, name=name: client.nodes == {(name, port) for port in ports}, "all members known")
+        # a certificate of the servers' authority is none of a member or of a client
+        with pytest.raises(PyMongoError):
+            direct(members.members[0], tlsCertificateKeyFile=str(shown), **tls).admin.command("ping")
+
+
 def test_access_control_and_tls_are_turned_on_one_member_after_the_other(tmp_path):
     authority = certificates.Authority(tmp_path, "authority")
     own = authority.sign("member", "IP:127.0.0.1")

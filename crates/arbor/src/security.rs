@@ -50,10 +50,17 @@ pub(crate) fn credentials(settings: &Settings) -> Result<Credentials, String> {
     };
     let tls = &settings.tls;
     let encrypts = matches!(tls.mode, TlsMode::Preferred | TlsMode::Required);
+    let (certificate_key_file, key_password) = match &tls.cluster_file {
+        Some(file) if encrypts => {
+            check_secret(file).map_err(|reason| format!("tlsClusterFile {}: {reason}", file.display()))?;
+            (Some(file), &tls.cluster_password)
+        }
+        _ => (tls.certificate_key_file.as_ref(), &tls.key_password),
+    };
     let options = arbor_client::TlsOptions {
         ca_file: tls.ca_file.clone(),
-        certificate_key_file: tls.certificate_key_file.clone(),
-        key_password: tls.key_password.clone(),
+        certificate_key_file: certificate_key_file.cloned(),
+        key_password: key_password.clone(),
         trust: if tls.any_name { arbor_client::Trust::AnyName } else { arbor_client::Trust::Full },
     };
     let by_certificate = settings.cluster_auth.sends_certificate() && encrypts;
@@ -80,7 +87,8 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
     let refused = |reason: String| Failure::new(BAD_OPTIONS, format!("TLS: {reason}"));
     let missing = |option: &str| refused(format!("{option} is missing, without which TLS does not start"));
     let certificate_key_file = tls.certificate_key_file.clone().ok_or_else(|| missing("tlsCertificateKeyFile"))?;
-    let ca_file = tls.ca_file.clone().ok_or_else(|| missing("tlsCAFile"))?;
+    let own_ca_file = tls.ca_file.clone().ok_or_else(|| missing("tlsCAFile"))?;
+    let ca_file = tls.cluster_ca_file.clone().unwrap_or(own_ca_file);
     check_secret(&certificate_key_file)
         .map_err(|reason| refused(format!("tlsCertificateKeyFile {}: {reason}", certificate_key_file.display())))?;
     let options = TlsOptions {

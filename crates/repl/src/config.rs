@@ -13,6 +13,8 @@ use crate::agreement::{MemberId, Voter};
 const MEMBERS_MAX: usize = 50;
 const VOTERS_MAX: usize = 7;
 const MEMBER_ID_MAX: i64 = 255;
+/// Name of the horizon of clients whose name for the server is no horizon's.
+const DEFAULT_HORIZON: &str = "__default";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetConfig {
@@ -35,6 +37,9 @@ pub struct Member {
     pub hidden: bool,
     pub priority: f64,
     pub tags: Vec<(String, String)>,
+    /// Hosts and ports under which clients of other networks reach the member, by the name of the network; each network has a name for
+    /// each member or for none.
+    pub horizons: Vec<(String, String)>,
     pub delay_seconds: i64,
     pub votes: i64,
 }
@@ -80,6 +85,7 @@ impl Member {
             hidden: false,
             priority: 1.0,
             tags: Vec::new(),
+            horizons: Vec::new(),
             delay_seconds: 0,
             votes: 1,
         }
@@ -90,7 +96,20 @@ impl Member {
     }
 
     pub fn tags_doc(&self) -> DocBuf {
-        self.tags.iter().map(|(name, value)| (name.as_str(), ValueRef::String(value))).collect()
+        strings(&self.tags)
+    }
+
+    /// Returns the horizon whose address of this member has this name (SNI); None: the client uses the addresses of the configuration.
+    pub fn horizon(&self, server_name: Option<&str>) -> Option<&str> {
+        let called = server_name?;
+        let is_it = |(_, host): &&(String, String)| host_name(host).eq_ignore_ascii_case(called);
+        self.horizons.iter().find(is_it).map(|(name, _)| name.as_str())
+    }
+
+    /// Returns host and port as clients of the horizon know them.
+    pub fn host_in(&self, horizon: Option<&str>) -> &str {
+        let own = self.horizons.iter().find(|(name, _)| Some(name.as_str()) == horizon);
+        own.map_or(&self.host, |(_, host)| host)
     }
 }
 
@@ -167,6 +186,7 @@ impl SetConfig {
                 return Err(invalid(format!("Found two member configurations with same host field, {}", twin.host)));
             }
         }
+        self.check_horizons()?;
         let voters = self.members.iter().filter(|member| member.votes > 0).count();
         if !(1..=VOTERS_MAX).contains(&voters) {
             return Err(invalid(format!(
@@ -179,6 +199,28 @@ impl SetConfig {
             ));
         }
         self.check_modes()
+    }
+
+    /// Members have the same horizons, and no two members one address.
+    fn check_horizons(&self) -> Result<()> {
+        let names = |member: &Member| member.horizons.iter().map(|(name, _)| name.clone()).collect::<BTreeSet<_>>();
+        for pair in self.members.windows(2) {
+            if let [one, other] = pair
+                && names(one) != names(other)
+            {
+                return Err(Error::bad_value(format!(
+                    "Members must have the same horizons, and those of {} and {} differ",
+                    one.host, other.host
+                )));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for (_, host) in self.members.iter().flat_map(|member| &member.horizons) {
+            if !seen.insert(host) {
+                return Err(Error::bad_value(format!("Duplicate horizon member found \"{host}\".")));
+            }
+        }
+        Ok(())
     }
 
     fn check_modes(&self) -> Result<()> {
@@ -286,16 +328,18 @@ impl Member {
     }
 
     fn to_doc(&self) -> DocBuf {
-        DocBuf::new()
+        let mut doc = DocBuf::new()
             .with("_id", self.id as i32)
             .with("host", self.host.as_str())
             .with("arbiterOnly", self.arbiter)
             .with("buildIndexes", self.build_indexes)
             .with("hidden", self.hidden)
             .with("priority", self.priority)
-            .with("tags", &self.tags_doc())
-            .with("secondaryDelaySecs", self.delay_seconds)
-            .with("votes", self.votes as i32)
+            .with("tags", &self.tags_doc());
+        if !self.horizons.is_empty() {
+            doc.append("horizons", &strings(&self.horizons));
+        }
+        doc.with("secondaryDelaySecs", self.delay_seconds).with("votes", self.votes as i32)
     }
 }
 
@@ -313,7 +357,7 @@ fn member(doc: Doc<'_>) -> Result<Member> {
             "tags" => member.tags = tags(field.document(value)?)?,
             "secondaryDelaySecs" | "slaveDelay" => member.delay_seconds = field.integer(value)?,
             "votes" => member.votes = field.integer(value)?,
-            "horizons" => return Err(Error::not_supported("a member with horizons")),
+            "horizons" => member.horizons = horizons(field.document(value)?)?,
             "newlyAdded" => {}
             _ => return Err(field.unknown()),
         }
@@ -356,6 +400,52 @@ fn tags(doc: Doc<'_>) -> Result<Vec<(String, String)>> {
         other => Err(Field::new("tags", name).wrong_type(other, "string")),
     };
     doc.iter().map(tag).collect()
+}
+
+/// Reads `{name: "host:port", ...}`.
+fn horizons(doc: Doc<'_>) -> Result<Vec<(String, String)>> {
+    let mut horizons: Vec<(String, String)> = Vec::new();
+    for (name, value) in doc {
+        let ValueRef::String(address) = value else {
+            return Err(Field::new("horizons", name).wrong_type(value, "string"));
+        };
+        let refused = match name {
+            "" => "Horizons cannot have empty names".to_owned(),
+            DEFAULT_HORIZON => {
+                format!("Horizon name \"{DEFAULT_HORIZON}\" is reserved for internal mongodb usage")
+            }
+            _ if horizons.iter().any(|(other, _)| other == name) => {
+                format!("Duplicate horizon name found \"{name}\".")
+            }
+            _ => {
+                let address = host(address)?;
+                let called = host_name(&address);
+                if let Some((_, other)) =
+                    horizons.iter().find(|(_, other)| host_name(other).eq_ignore_ascii_case(called))
+                {
+                    format!("Duplicate horizon member found \"{}\".", host_name(other))
+                } else {
+                    horizons.push((name.to_owned(), address));
+                    continue;
+                }
+            }
+        };
+        return Err(Error::bad_value(refused));
+    }
+    if horizons.is_empty() {
+        return Err(Error::bad_value("horizons field cannot be empty, if present"));
+    }
+    Ok(horizons)
+}
+
+/// Returns the host of `host:port`, an IPv6 address without its brackets.
+fn host_name(address: &str) -> &str {
+    let name = address.rsplit_once(':').map_or(address, |(name, _)| name);
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
+}
+
+fn strings(pairs: &[(String, String)]) -> DocBuf {
+    pairs.iter().map(|(name, value)| (name.as_str(), ValueRef::String(value))).collect()
 }
 
 fn settings(doc: Doc<'_>) -> Result<Settings> {
@@ -463,6 +553,43 @@ mod tests {
         set.settings.modes = vec![("far".to_owned(), vec![("dc".to_owned(), 2)])];
         assert_eq!(SetConfig::parse(set.to_doc(1).as_doc()).unwrap(), set);
         assert_eq!((set.writable_voters(), set.majority()), (1, 1));
+    }
+
+    #[test]
+    fn a_name_of_the_server_decides_the_addresses() {
+        let horizons = DocBuf::new().with("outside", "db.example.net:4000").with("vpn", "10.0.0.1");
+        let set = SetConfig::parse(config(one().with("horizons", &horizons)).as_doc()).unwrap();
+        assert_eq!(SetConfig::parse(set.to_doc(1).as_doc()).unwrap(), set);
+        let own = &set.members[0];
+        let seen = |called| own.host_in(own.horizon(called));
+        assert_eq!(seen(Some("DB.example.net")), "db.example.net:4000");
+        assert_eq!(seen(Some("10.0.0.1")), "10.0.0.1:27017");
+        assert_eq!((seen(Some("db")), seen(None)), ("127.0.0.1:5", "127.0.0.1:5"));
+    }
+
+    #[test]
+    fn bad_horizons_are_refused() {
+        let refused = |horizons: DocBuf| {
+            SetConfig::parse(config(one().with("horizons", &horizons)).as_doc()).map_err(|error| error.code.0).err()
+        };
+        for horizons in [
+            DocBuf::new(),
+            DocBuf::new().with("", "h:1"),
+            DocBuf::new().with(DEFAULT_HORIZON, "h:1"),
+            DocBuf::new().with("a", "h:1").with("b", "H:2"),
+            DocBuf::new().with("a", "h:1").with("a", "i:2"),
+        ] {
+            assert_eq!(refused(horizons.clone()), Some(2), "{horizons:?}");
+        }
+        assert_eq!(refused(DocBuf::new().with("a", 5i32)), Some(14));
+        let second = |horizons: DocBuf| {
+            let other = DocBuf::new().with("_id", 1i32).with("host", "127.0.0.1:6").with("horizons", &horizons);
+            let members: ArrayBuf = [one().with("horizons", &DocBuf::new().with("a", "h:1")), other].iter().collect();
+            SetConfig::parse(DocBuf::new().with("_id", "rs").with("members", &members).as_doc()).is_ok()
+        };
+        assert!(second(DocBuf::new().with("a", "h:2")));
+        assert!(!second(DocBuf::new().with("a", "h:1")), "two members with one address");
+        assert!(!second(DocBuf::new().with("b", "h:2")), "a horizon of one member alone");
     }
 
     #[test]

@@ -20,21 +20,23 @@ pub fn election_id(term: i64) -> ObjectId {
 }
 
 impl Replication {
-    /// The fields of `hello` about role and set. `primary`: the name of the first field.
-    pub fn append_hello(&self, primary: &str, progress: Progress, reply: &mut DocBuf) {
+    /// Appends the fields of `hello` about role and set. `primary`: the name of the first field. `server_name`: the name by which the
+    /// client addressed the server (SNI), which decides under which addresses it sees the members.
+    pub fn append_hello(&self, primary: &str, progress: Progress, server_name: Option<&str>, reply: &mut DocBuf) {
         let state = self.state();
         let (Some(config), Some(own)) = (&state.config, state.own()) else {
             reply.append(primary, false).append("secondary", false);
             reply.append("info", "Does not have a valid replica set config").append("isreplicaset", true);
             return;
         };
+        let horizon = own.horizon(server_name);
         let hosts = |passive: bool| -> ArrayBuf {
             let shown = config.members.iter().filter(|member| !member.hidden && !member.arbiter);
-            shown.filter(|member| (member.priority == 0.0) == passive).map(|member| member.host.as_str()).collect()
+            shown.filter(|member| (member.priority == 0.0) == passive).map(|member| member.host_in(horizon)).collect()
         };
         reply.append("hosts", &hosts(false));
         let arbiters: ArrayBuf =
-            config.members.iter().filter(|member| member.arbiter).map(|member| member.host.as_str()).collect();
+            config.members.iter().filter(|member| member.arbiter).map(|member| member.host_in(horizon)).collect();
         if !arbiters.is_empty() {
             reply.append("arbiters", &arbiters);
         }
@@ -48,7 +50,7 @@ impl Replication {
         let other = state.primary.filter(|index| Some(*index) != state.own_index);
         let other = other.and_then(|index| config.members.get(index));
         if let Some(primary) = other.filter(|_| !is_primary).or(is_primary.then_some(own)) {
-            reply.append("primary", primary.host.as_str());
+            reply.append("primary", primary.host_in(horizon));
         }
         if own.arbiter {
             reply.append("arbiterOnly", true);
@@ -65,7 +67,7 @@ impl Replication {
         if !own.tags.is_empty() {
             reply.append("tags", &own.tags_doc());
         }
-        reply.append("me", own.host.as_str());
+        reply.append("me", own.host_in(horizon));
         if is_primary {
             reply.append("electionId", ValueRef::ObjectId(election_id(state.term)));
         }

@@ -107,6 +107,12 @@ pub(crate) struct TlsSettings {
     pub certificate_key_file: Option<PathBuf>,
     pub key_password: Option<String>,
     pub ca_file: Option<PathBuf>,
+    /// Certificate and key that the server shows to other members; None: those that it shows to clients.
+    pub cluster_file: Option<PathBuf>,
+    pub cluster_password: Option<String>,
+    /// Authorities of the certificates of clients and of members that connect; None: those of `ca_file`, which verify the servers to
+    /// which this one connects in any case.
+    pub cluster_ca_file: Option<PathBuf>,
     pub crl_file: Option<PathBuf>,
     pub certificate_optional: bool,
     /// Certificates of other members may have any name of a host.

@@ -58,10 +58,12 @@ pub(super) fn etcd(settings: &Settings) -> Vec<Finding> {
 /// Checks the files that the settings name. `now` is in seconds since 1970.
 pub(super) fn certificates(settings: &Settings, now: i64) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in [&settings.tls.certificate_key_file, &settings.tls.ca_file].into_iter().flatten() {
+    let tls = &settings.tls;
+    for file in [&tls.certificate_key_file, &tls.ca_file, &tls.cluster_file, &tls.cluster_ca_file].into_iter().flatten()
+    {
         findings.extend(certificate(file, now));
     }
-    let secrets = [&settings.tls.certificate_key_file, &settings.key_file, &settings.http.token_file];
+    let secrets = [&tls.certificate_key_file, &tls.cluster_file, &settings.key_file, &settings.http.token_file];
     findings.extend(secrets.into_iter().flatten().filter_map(|file| secret(file)));
     findings
 }

@@ -68,7 +68,10 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     }
     reply.append(VERSION, &call.server.topology.version().to_doc());
     match &call.server.replication {
-        Some(replication) => replication.append_hello(primary, call.server.progress(replication), reply),
+        Some(replication) => {
+            let server_name = call.connection.peer.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+            replication.append_hello(primary, call.server.progress(replication), server_name, reply);
+        }
         None => drop(reply.append(primary, true)),
     }
     if call.server.router.is_some() {

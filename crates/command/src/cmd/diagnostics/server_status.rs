@@ -203,7 +203,7 @@ fn applied_from_others() -> DocBuf {
 fn repl(server: &Commands) -> DocBuf {
     let Some(replication) = &server.replication else { return DocBuf::new() };
     let mut doc = DocBuf::new().with("topologyVersion", &server.topology.version().to_doc());
-    replication.append_hello("isWritablePrimary", server.progress(replication), &mut doc);
+    replication.append_hello("isWritablePrimary", server.progress(replication), None, &mut doc);
     doc.with("rbid", 1i32)
 }
 
