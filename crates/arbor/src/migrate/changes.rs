@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use arbor_bson::{Doc, DocBuf, Timestamp, ValueRef};
 
-use super::collections::{Kind, collection};
-use super::server::{Cursor, NAMESPACE_NOT_FOUND, Server, text, time_of};
-use super::state::{Progress, State};
+use super::collections::{Collection, Kind, collection};
+use super::places::key_of;
+use super::server::{Cursor, Server, text, time_of};
+use super::state::State;
 use super::{Error, Migration, Result};
 
 /// Time for which an empty stream is waited for.
@@ -82,7 +83,10 @@ enum Change {
 /// Changes of one collection on their way; of each document the last one, in the order in which the documents came.
 #[derive(Default)]
 struct Group {
-    namespace: (String, String),
+    /// Namespace and UUID in the events.
+    source: ((String, String), Option<Vec<u8>>),
+    /// Its namespace at the target; `None` for a collection that the target does not have.
+    place: Option<(String, String)>,
     order: Vec<DocBuf>,
     changes: HashMap<Vec<u8>, Change>,
 }
@@ -151,6 +155,45 @@ impl Changes {
     }
 }
 
+impl Group {
+    fn add(&mut self, kind: &str, event: Doc<'_>) {
+        let Some(ValueRef::Document(key)) = event.get("documentKey") else { return };
+        let Some(id) = key.get("_id").filter(|_| self.place.is_some()) else { return };
+        let change = match (kind, event.get("fullDocument")) {
+            ("delete", _) => Change::Delete,
+            (_, Some(ValueRef::Document(document))) => Change::Put(document.to_buf()),
+            // It was deleted since, or its collection renamed or dropped; that event follows.
+            _ => return,
+        };
+        let key = DocBuf::new().with("_id", id);
+        if self.changes.insert(key.as_bytes().to_vec(), change).is_none() {
+            self.order.push(key);
+        }
+    }
+}
+
+/// Selects the document with the `_id` of this one.
+fn selection(document: &DocBuf) -> Option<DocBuf> {
+    Some(DocBuf::new().with("_id", &DocBuf::new().with("$eq", document.get("_id")?)))
+}
+
+/// A statement that replaces a document, or inserts it.
+pub(super) fn put(document: &DocBuf) -> Option<DocBuf> {
+    Some(DocBuf::new().with("q", &selection(document)?).with("u", document).with("upsert", true))
+}
+
+/// A statement that deletes a document.
+pub(super) fn delete(document: &DocBuf) -> Option<DocBuf> {
+    Some(DocBuf::new().with("q", &selection(document)?).with("limit", 1))
+}
+
+fn bytes_of(value: ValueRef<'_>) -> Option<&[u8]> {
+    match value {
+        ValueRef::Binary { bytes, .. } => Some(bytes),
+        _ => None,
+    }
+}
+
 fn namespace(event: Doc<'_>, field: &str) -> Option<(String, String)> {
     match event.get(field)? {
         ValueRef::Document(ns) => {
@@ -163,104 +206,142 @@ fn namespace(event: Doc<'_>, field: &str) -> Option<(String, String)> {
 impl Migration {
     fn apply(&mut self, event: Doc<'_>, group: &mut Group) -> Result<()> {
         let Some(kind) = event.get("operationType").and_then(text) else { return Ok(()) };
-        let Some(ns) = namespace(event, "ns") else { return Ok(()) };
-        let to = namespace(event, "to");
-        let is_asked = self.is_asked(&ns.0, &ns.1) || to.as_ref().is_some_and(|to| self.is_asked(&to.0, &to.1));
-        if !is_asked || ns.0 == super::state::DATABASE {
-            return Ok(());
-        }
+        let Some(ns) = namespace(event, "ns").filter(|ns| ns.0 != super::state::DATABASE) else { return Ok(()) };
+        let uuid = event.get("collectionUUID").and_then(bytes_of);
         match kind.as_str() {
             "insert" | "update" | "replace" | "delete" => {
-                if group.namespace != ns || group.order.len() >= 1000 {
+                if group.source.0 != ns || group.source.1.as_deref() != uuid || group.order.len() >= 1000 {
                     self.apply_group(group)?;
-                    group.namespace = ns;
+                    group.place = self.place_of_changes(&ns, uuid)?;
+                    group.source = (ns, uuid.map(<[u8]>::to_vec));
                 }
-                let Some(ValueRef::Document(key)) = event.get("documentKey") else { return Ok(()) };
-                let Some(id) = key.get("_id") else { return Ok(()) };
-                let change = match (kind.as_str(), event.get("fullDocument")) {
-                    ("delete", _) => Change::Delete,
-                    (_, Some(ValueRef::Document(document))) => Change::Put(document.to_buf()),
-                    // It was deleted since; that event follows.
-                    _ => return Ok(()),
-                };
-                let key = DocBuf::new().with("_id", id);
-                if group.changes.insert(key.as_bytes().to_vec(), change).is_none() {
-                    group.order.push(key);
-                }
+                group.add(&kind, event);
                 Ok(())
             }
             other => {
                 self.apply_group(group)?;
-                self.apply_to_catalogue(other, &ns, to)
+                self.apply_to_catalogue(other, event, &ns, uuid)
             }
         }
+    }
+
+    /// Returns where changes of a collection go. `None`: the target does not have it: it went away before it was copied, or is none of those
+    /// that are migrated.
+    fn place_of_changes(&mut self, ns: &(String, String), uuid: Option<&[u8]>) -> Result<Option<(String, String)>> {
+        if let Some(uuid) = uuid {
+            let found = self.places.get(&key_of(uuid)).map(|progress| progress.place.clone());
+            if found.is_none() {
+                self.doubt(ns)?;
+            }
+            return Ok(found);
+        }
+        // Releases before 6.0 say neither which collection it was nor that one was created.
+        if self.occupant(ns).is_none()
+            && self.is_asked(&ns.0, &ns.1)
+            && let Some(own) = collection(&mut self.source, &ns.0, &ns.1)?
+        {
+            self.begin_created(&own)?;
+            self.doubt(ns)?;
+        }
+        let key = self.occupant(ns);
+        Ok(key.and_then(|key| self.places.get(&key)).map(|progress| progress.place.clone()))
     }
 
     fn apply_to_catalogue(
         &mut self,
         kind: &str,
-        (db, name): &(String, String),
-        to: Option<(String, String)>,
+        event: Doc<'_>,
+        ns: &(String, String),
+        uuid: Option<&[u8]>,
     ) -> Result<()> {
-        let own = format!("{db}.{name}");
-        match (kind, to) {
-            ("create", _) => {
-                let is_new = Progress::read(&mut self.target, &own)?.is_none();
-                if let (true, Some(created)) = (is_new, collection(&mut self.source, db, name)?) {
-                    self.create(&created)?;
-                    let copied = created.kind != Kind::TimeSeries;
-                    let progress = Progress { uuid: created.uuid, copied, ..Progress::default() };
-                    progress.write(&mut self.target, &own)?;
+        match (kind, uuid, namespace(event, "to")) {
+            ("create", Some(uuid), _) => self.apply_create(ns, uuid),
+            ("drop", Some(uuid), _) => self.forget(&key_of(uuid)),
+            ("rename", Some(uuid), Some(to)) => {
+                let victim = match event.get("operationDescription") {
+                    Some(ValueRef::Document(description)) => description.get("dropTarget").and_then(bytes_of),
+                    _ => None,
+                };
+                if let Some(victim) = victim {
+                    self.forget(&key_of(victim))?;
                 }
-                Ok(())
+                self.apply_rename(&key_of(uuid), &to)
             }
-            ("drop", _) => {
-                self.target.drop_collection(db, name)?;
-                Progress::remove(&mut self.target, &own)
+            // Whatever it was is found at the end.
+            ("drop" | "rename", None, to) => {
+                self.doubt(ns)?;
+                to.map_or(Ok(()), |to| self.doubt(&to))
             }
-            ("rename", Some(to)) => self.apply_rename(&own, (db, name), to),
             // Indexes and options are compared at the end; each collection of a database has an event of its own.
             _ => Ok(()),
         }
     }
 
-    fn apply_rename(&mut self, own: &str, (db, name): (&str, &str), to: (String, String)) -> Result<()> {
-        let target = format!("{}.{}", to.0, to.1);
-        if !self.is_asked(&to.0, &to.1) || Progress::read(&mut self.target, own)?.is_none() {
-            // It was renamed before it was copied: what is here of the old name are its events.
-            self.target.drop_collection(db, name)?;
-            return Progress::remove(&mut self.target, own);
+    fn apply_create(&mut self, ns: &(String, String), uuid: &[u8]) -> Result<()> {
+        let key = key_of(uuid);
+        let is_begun = self.places.get(&key).is_some_and(|progress| progress.there.is_some());
+        if is_begun || !(self.only.is_empty() || self.only.iter().any(|only| only.split('.').next() == Some(&ns.0))) {
+            return Ok(());
         }
-        let command = DocBuf::new().with("renameCollection", own).with("to", target.as_str()).with("dropTarget", true);
-        match self.target.run("admin", &command) {
-            // The step is repeated.
-            Err(error) if error.code() == Some(NAMESPACE_NOT_FOUND) => {}
-            renamed => drop(renamed?),
+        let is_own = |own: &Collection| own.key() == key;
+        let created = match collection(&mut self.source, &ns.0, &ns.1)?.filter(is_own) {
+            Some(created) => Some(created),
+            // It has another name by now.
+            None => self.asked_collections()?.into_iter().find(is_own),
+        };
+        match created {
+            Some(own) if self.is_asked(&own.db, &own.name) => self.begin_created(&own),
+            // It was dropped since.
+            _ => Ok(()),
         }
-        if let Some(progress) = Progress::read(&mut self.target, own)? {
-            progress.write(&mut self.target, &target)?;
-            Progress::remove(&mut self.target, own)?;
+    }
+
+    /// Makes a collection all of whose documents are in the stream.
+    fn begin_created(&mut self, own: &Collection) -> Result<()> {
+        if own.kind == Kind::View {
+            return Ok(());
+        }
+        self.begin_copy(own)?;
+        self.note(&own.key(), |progress| progress.copied = own.kind != Kind::TimeSeries)
+    }
+
+    fn apply_rename(&mut self, key: &str, to: &(String, String)) -> Result<()> {
+        let Some(progress) = self.places.get(key) else { return self.doubt(to) };
+        let is_near = progress.place.0 == to.0;
+        if !self.is_asked(&to.0, &to.1) {
+            return self.forget(key);
+        }
+        self.note(key, |progress| progress.is_doubtful = true)?;
+        if is_near && self.occupant(to).is_none() {
+            self.move_to(key, &to.1)?;
         }
         Ok(())
     }
 
     fn apply_group(&mut self, group: &mut Group) -> Result<()> {
-        let Group { namespace: (db, name), order, mut changes } = std::mem::take(group);
+        let Group { place, order, mut changes, .. } = std::mem::take(group);
+        let Some((db, name)) = place else { return Ok(()) };
         let (mut updates, mut deletes) = (Vec::new(), Vec::new());
         for key in order {
-            let Some(id) = key.get("_id") else { continue };
-            let q = DocBuf::new().with("_id", &DocBuf::new().with("$eq", id));
             match changes.remove(key.as_bytes()) {
-                Some(Change::Put(document)) => {
-                    updates.push(DocBuf::new().with("q", &q).with("u", &document).with("upsert", true));
-                }
-                Some(Change::Delete) => deletes.push(DocBuf::new().with("q", &q).with("limit", 1)),
+                Some(Change::Put(document)) => updates.extend(put(&document)),
+                Some(Change::Delete) => deletes.extend(delete(&key)),
                 None => {}
             }
         }
+        self.change(&(db, name), &updates, &deletes)
+    }
+
+    /// Carries out replacements and deletes in a collection of the target.
+    pub(super) fn change(
+        &mut self,
+        (db, name): &(String, String),
+        updates: &[DocBuf],
+        deletes: &[DocBuf],
+    ) -> Result<()> {
         for (command, field, statements) in [("update", "updates", updates), ("delete", "deletes", deletes)] {
             // A message of several large documents is cut where it would be too long.
-            let mut rest = statements.as_slice();
+            let mut rest = statements;
             while !rest.is_empty() {
                 let mut bytes = 0;
                 let fits = |statement: &&DocBuf| {
@@ -272,7 +353,7 @@ impl Migration {
                 if command == "update" {
                     own.append("bypassDocumentValidation", true);
                 }
-                self.target.write(&db, &own, &[(field, now)])?;
+                self.target.write(db, &own, &[(field, now)])?;
                 self.pace.add(bytes as u64);
                 rest = later;
             }

@@ -54,6 +54,11 @@ impl Collection {
     pub(super) fn namespace(&self) -> String {
         format!("{}.{}", self.db, self.name)
     }
+
+    /// Returns a copy of it under another name.
+    pub(super) fn at(&self, (db, name): &(String, String)) -> Collection {
+        Collection { db: db.clone(), name: name.clone(), ..self.clone() }
+    }
 }
 
 /// All collections of a database.
@@ -113,13 +118,13 @@ impl Migration {
         Ok(found)
     }
 
-    /// Creates a collection at the target; one that is there stays.
-    pub(super) fn create(&mut self, own: &Collection) -> Result<()> {
-        let mut command = DocBuf::new().with("create", own.name.as_str());
-        for (name, value) in own.options.as_doc().iter() {
+    /// Creates a collection at the target, whose name it has; one that is there stays.
+    pub(super) fn create(&mut self, there: &Collection) -> Result<()> {
+        let mut command = DocBuf::new().with("create", there.name.as_str());
+        for (name, value) in there.options.as_doc().iter() {
             command.append(name, value);
         }
-        match self.target.run(&own.db, &command) {
+        match self.target.run(&there.db, &command) {
             Err(error) if error.code() == Some(NAMESPACE_EXISTS) => Ok(()),
             created => created.map(drop),
         }
@@ -127,50 +132,45 @@ impl Migration {
 
     /// Builds the indexes of a collection that the target lacks; unique ones only if `with_unique`.
     pub(super) fn build_indexes(&mut self, own: &Collection, with_unique: bool) -> Result<()> {
-        let there = indexes(&mut self.target, own)?;
+        let there = self.at_target(own);
+        let built = indexes(&mut self.target, &there)?;
         for (name, spec) in indexes(&mut self.source, own)? {
-            let same = there.iter().find(|(other, _)| *other == name);
+            let same = built.iter().find(|(other, _)| *other == name);
             if same.is_some_and(|(_, other)| other.as_bytes() == spec.as_bytes()) || (is_unique(&spec) && !with_unique)
             {
                 continue;
             }
             if same.is_some() {
-                self.drop_index(own, &name)?;
+                self.drop_index(&there, &name)?;
             }
             let specs: arbor_bson::ArrayBuf = [&spec].into_iter().collect();
-            let command = DocBuf::new().with("createIndexes", own.name.as_str()).with("indexes", &specs);
-            self.target.run(&own.db, &command)?;
+            let command = DocBuf::new().with("createIndexes", there.name.as_str()).with("indexes", &specs);
+            self.target.run(&there.db, &command)?;
         }
         Ok(())
     }
 
-    fn drop_index(&mut self, own: &Collection, name: &str) -> Result<()> {
-        let command = DocBuf::new().with("dropIndexes", own.name.as_str()).with("index", name);
-        self.target.run(&own.db, &command).map(drop)
+    fn drop_index(&mut self, there: &Collection, name: &str) -> Result<()> {
+        let command = DocBuf::new().with("dropIndexes", there.name.as_str()).with("index", name);
+        self.target.run(&there.db, &command).map(drop)
     }
 
-    /// Makes the collections of the target those of the source, but for their documents.
+    /// Makes the collections of the target those of the source.
     pub(super) fn finish_collections(&mut self) -> Result<()> {
         let asked = self.asked_collections()?;
+        self.finish_places(&asked)?;
         for own in &asked {
             let there = collection(&mut self.target, &own.db, &own.name)?;
+            let is_known = self.places.contains_key(&own.key());
             match (own.kind, there) {
-                (Kind::View, Some(there)) if there.options.as_bytes() == own.options.as_bytes() => {}
-                (Kind::View, Some(_)) => {
-                    self.target.drop_collection(&own.db, &own.name)?;
-                    self.create(own)?;
+                (Kind::View, Some(there)) if is_known && there.options.as_bytes() == own.options.as_bytes() => {}
+                // Changes of time series are in no stream.
+                (Kind::View | Kind::TimeSeries, Some(_)) if is_known => self.copy_again(own)?,
+                (_, Some(there)) if is_known => {
+                    self.repair(own)?;
+                    self.change_options(own, &there)?;
                 }
-                // Their changes are in no stream.
-                (Kind::TimeSeries, Some(_)) => {
-                    self.target.drop_collection(&own.db, &own.name)?;
-                    self.create(own)?;
-                    self.copy_documents(own)?;
-                }
-                (_, None) => {
-                    self.create(own)?;
-                    self.copy_documents(own)?;
-                }
-                (_, Some(there)) => self.change_options(own, &there)?,
+                _ => self.copy_again(own)?,
             }
             if own.kind != Kind::View {
                 self.drop_other_indexes(own)?;

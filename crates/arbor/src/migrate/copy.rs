@@ -1,12 +1,12 @@
 //! Documents on their way from the source to the target.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
-use arbor_bson::{DocBuf, Value, ValueRef, identical};
+use arbor_bson::{DocBuf, Value, ValueRef};
 
 use super::collections::{Collection, Kind, collection};
 use super::server::{Cursor, Server, id_of, number};
-use super::state::Progress;
 use super::{Error, Migration, Result};
 
 /// Documents that are read and written together.
@@ -54,88 +54,100 @@ impl Scan {
 }
 
 impl Migration {
-    /// Copies all collections, from where an earlier process ended.
+    /// Copies all collections, from where an earlier process ended. Ensures: what was there at the begin, and still is, was copied.
     pub(super) fn copy_all(&mut self, state: &mut super::State) -> Result<()> {
-        let asked = self.asked_collections()?;
+        let mut asked = self.asked_collections()?;
+        // Views are made at the end, when that which they read has its name.
+        asked.retain(|own| own.kind != Kind::View);
+        let asked_for: HashSet<String> = asked.iter().map(Collection::key).collect();
         let mut counter = Counter::new(self, &asked)?;
-        for own in &asked {
-            let namespace = own.namespace();
-            let progress = match Progress::read(&mut self.target, &namespace)? {
-                Some(progress) => progress,
-                None => {
-                    self.check_is_free(own)?;
-                    let progress = Progress { uuid: own.uuid.clone(), ..Progress::default() };
-                    progress.write(&mut self.target, &namespace)?;
-                    progress
+        counter.add(self.places.values().map(|progress| progress.documents).sum());
+        loop {
+            let is_copied = |own: &Collection| self.places.get(&own.key()).is_some_and(|progress| progress.copied);
+            asked.retain(|own| asked_for.contains(&own.key()) && !is_copied(own));
+            if asked.is_empty() {
+                break;
+            }
+            for own in &asked {
+                self.begin_copy(own)?;
+                if self.copy(own, &mut counter)? {
+                    self.build_indexes(own, false)?;
+                } else {
+                    self.forget(&own.key())?;
                 }
-            };
-            counter.add(progress.documents);
-            if progress.copied {
-                continue;
             }
-            self.create(own)?;
-            if own.kind != Kind::View {
-                self.copy(own, progress, &mut counter)?;
-                self.build_indexes(own, false)?;
-            }
+            // Again those that got another name before they were copied.
+            asked = self.asked_collections()?;
         }
-        println!("{} collections, {} documents copied", asked.len(), counter.done);
-        if asked.iter().any(|own| own.kind == Kind::TimeSeries) && state.begin.is_some() {
+        println!("{} collections, {} documents copied", asked_for.len(), counter.done);
+        let mut asked = self.asked_collections()?.into_iter();
+        if asked.any(|own| own.kind == Kind::TimeSeries) && state.begin.is_some() {
             eprintln!("time series are not in the change stream: they are copied again at the end");
         }
         Ok(())
     }
 
-    /// Copies a collection of which nothing is noted.
-    pub(super) fn copy_documents(&mut self, own: &Collection) -> Result<()> {
-        let progress = Progress { uuid: own.uuid.clone(), ..Progress::default() };
-        self.copy(own, progress, &mut Counter::silent())
+    /// Removes what the target has of a collection, and copies all of it.
+    pub(super) fn copy_again(&mut self, own: &Collection) -> Result<()> {
+        self.forget(&own.key())?;
+        self.begin_copy(own)?;
+        if self.copy(own, &mut Counter::silent())? {
+            return Ok(());
+        }
+        let text = "was dropped or renamed while it was copied: is something still writing to the source?";
+        Err(Error::Refused(format!("{} {text}", own.namespace())))
     }
 
-    fn copy(&mut self, own: &Collection, mut progress: Progress, counter: &mut Counter) -> Result<()> {
-        match own.kind {
-            Kind::Ordered => {
-                let mut scan = Scan::new(own, progress.last.take());
-                loop {
-                    let batch = scan.next(&mut self.source)?;
-                    if batch.is_empty() {
-                        break;
-                    }
-                    self.insert(own, &batch)?;
-                    counter.add(batch.len() as u64);
-                    progress.documents += batch.len() as u64;
-                    progress.last = scan.last.clone();
-                    progress.write(&mut self.target, &own.namespace())?;
-                    counter.report(self, own);
-                }
-            }
-            Kind::Whole | Kind::TimeSeries => progress.documents = self.copy_whole(own, counter)?,
-            Kind::View => {}
-        }
-        let present = collection(&mut self.source, &own.db, &own.name)?;
-        let is_same = match (present.and_then(|present| present.uuid), &progress.uuid) {
-            (Some(present), Some(uuid)) => identical(ValueRef::from(&present), ValueRef::from(uuid)),
-            (present, uuid) => present.is_none() && uuid.is_none(),
+    /// Copies the documents of a collection that was begun. False: the name is no longer that of this collection.
+    fn copy(&mut self, own: &Collection, counter: &mut Counter) -> Result<bool> {
+        let tried = match own.kind {
+            Kind::Ordered => self.copy_ordered(own, counter),
+            Kind::Whole | Kind::TimeSeries => self.copy_whole(own, counter),
+            Kind::View => Ok(()),
         };
-        if !is_same {
-            return Err(Error::Refused(format!(
-                "{} was dropped or renamed while it was copied: drop what the target has of the migration, and {}, and begin again",
-                own.namespace(),
-                super::state::DATABASE
-            )));
+        let present = collection(&mut self.source, &own.db, &own.name)?;
+        let is_same = present.is_some_and(|present| present.key() == own.key());
+        match tried {
+            Ok(()) if is_same => {
+                self.note(&own.key(), |progress| progress.copied = true)?;
+                Ok(true)
+            }
+            // The server has a reason: that the collection went away.
+            Err(error) if is_same || error.code().is_none() => Err(error),
+            _ => Ok(false),
         }
-        progress.copied = true;
-        progress.write(&mut self.target, &own.namespace())
+    }
+
+    fn copy_ordered(&mut self, own: &Collection, counter: &mut Counter) -> Result<()> {
+        let (key, there) = (own.key(), self.at_target(own));
+        let last = self.places.get(&key).and_then(|progress| progress.last.clone());
+        let mut scan = Scan::new(own, last);
+        loop {
+            let batch = scan.next(&mut self.source)?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.insert(&there, &batch)?;
+            counter.add(batch.len() as u64);
+            let last = scan.last.clone();
+            self.note(&key, |progress| {
+                progress.documents += batch.len() as u64;
+                progress.last = last;
+            })?;
+            counter.report(self, own);
+        }
     }
 
     /// Copies from the first document on, after what an earlier attempt has left is removed.
-    fn copy_whole(&mut self, own: &Collection, counter: &mut Counter) -> Result<u64> {
+    fn copy_whole(&mut self, own: &Collection, counter: &mut Counter) -> Result<()> {
         for attempt in 1.. {
-            self.target.drop_collection(&own.db, &own.name)?;
-            self.create(own)?;
+            self.empty(own)?;
             match self.try_copy_whole(own, counter) {
                 Err(error) if error.code() == Some(CURSOR_NOT_FOUND) && attempt < TRIES => {}
-                copied => return copied,
+                copied => {
+                    let copied = copied?;
+                    return self.note(&own.key(), |progress| progress.documents = copied);
+                }
             }
         }
         unreachable!("the last attempt returns")
@@ -147,12 +159,13 @@ impl Migration {
         if own.kind == Kind::Whole {
             find.append("hint", &natural);
         }
+        let there = self.at_target(own);
         let mut cursor: Cursor = self.source.open(&own.db, &find)?;
         let mut count = 0;
         loop {
             let batch = std::mem::take(&mut cursor.batch);
             count += batch.len() as u64;
-            self.insert(own, &batch)?;
+            self.insert(&there, &batch)?;
             counter.add(batch.len() as u64);
             counter.report(self, own);
             if cursor.id == 0 {
@@ -163,7 +176,7 @@ impl Migration {
     }
 
     /// Inserts documents; those that are there already stay (M1).
-    fn insert(&mut self, own: &Collection, documents: &[DocBuf]) -> Result<()> {
+    fn insert(&mut self, there: &Collection, documents: &[DocBuf]) -> Result<()> {
         let mut rest = documents;
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -174,10 +187,10 @@ impl Migration {
             let count = rest.iter().take_while(fits).count().max(1);
             let (now, later) = rest.split_at(count);
             let command = DocBuf::new()
-                .with("insert", own.name.as_str())
-                .with("ordered", own.kind == Kind::Whole)
+                .with("insert", there.name.as_str())
+                .with("ordered", there.kind == Kind::Whole)
                 .with("bypassDocumentValidation", true);
-            self.target.write(&own.db, &command, &[("documents", now)])?;
+            self.target.write(&there.db, &command, &[("documents", now)])?;
             self.pace.add(now.iter().map(|document| document.as_bytes().len() as u64).sum());
             rest = later;
         }

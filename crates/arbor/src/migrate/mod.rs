@@ -11,19 +11,27 @@
 //! | `server` | a connection that is made again when it breaks |
 //! | `collections` | what the source has, and what the target gets of it |
 //! | `state` | how far the migration is, in the database `arbor_migrate` of the target |
+//! | `places` | which collection of the target is which one of the source |
 //! | `copy` | documents on their way |
 //! | `changes` | events of the change stream |
 //! | `verify` | comparison of source and target |
+//! | `repair` | the differences of a collection whose name had others meanwhile |
 //!
 //! - M1: each step may be carried out again: a document that is there is left there by the copy, and replaced by an event. So the state is written
 //!   after the step, and a process that is killed repeats at most one batch.
 //! - M2: the change stream begins before the first document is read. Events bring each document to its state after the event or a later one; at the
 //!   end of the stream, all are as in the source.
-//! - M3: unique indexes are built at the end: in between, two documents may have a key that was never theirs at the same time.
+//! - M3: collections are identified by the source's UUID, not by their names: when an event is applied, in order or again, its name may be that of
+//!   another collection. Names of the target follow the events as far as they are free, and are made those of the source at the end.
+//! - M4: what was read by name, or looked up by the source for an event, may be of another collection only if the own one was renamed since the
+//!   begin; then an event says so, and the collection is compared with the source at the end, when nothing is written any more.
+//! - M5: unique indexes are built at the end: in between, two documents may have a key that was never theirs at the same time.
 
 mod changes;
 mod collections;
 mod copy;
+mod places;
+mod repair;
 mod server;
 mod state;
 mod verify;
@@ -111,6 +119,7 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
         only,
         pace: Pace::new(matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20)),
         reported: Instant::now(),
+        places: places::Places::new(),
     };
     Ok(migration.run(matches.get_flag("cut-over"))?)
 }
@@ -123,6 +132,8 @@ struct Migration {
     users: bool,
     pace: Pace,
     reported: Instant,
+    /// Collections of the target, as noted there.
+    places: places::Places,
 }
 
 impl Migration {
@@ -135,6 +146,7 @@ impl Migration {
             println!("the migration is complete");
             return Ok(());
         }
+        self.read_places()?;
         if state.phase == Phase::Copying {
             self.copy_all(&mut state)?;
             state.phase = Phase::Following;

@@ -3,7 +3,7 @@
 //! | collection | documents |
 //! |---|---|
 //! | `state` | one: `{_id: 1, source, phase, begin, token}`: the source, `copying`, `following` or `done`, the time at which the change stream begins, the token up to which it was applied |
-//! | `collections` | one for each: `{_id: NAMESPACE, uuid, last, documents, copied}`: the source's UUID, the last `_id` that was copied, how many were, whether all were |
+//! | `collections` | one for each: `{_id: KEY, db, name, uuid, there, last, documents, copied, doubtful}`: database and name at the target, the UUIDs of the source's collection and of the target's, the last `_id` that was copied, how many were, whether all were, whether it is to be compared with the source at the end. KEY is the source's UUID, or the namespace of what has none |
 
 use arbor_bson::{DocBuf, Timestamp, Value, ValueRef};
 
@@ -31,13 +31,20 @@ pub(super) struct State {
     pub token: Option<DocBuf>,
 }
 
-/// The copy of a collection.
+/// A collection of the source, as far as it is at the target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
+    pub key: String,
+    /// Database and name at the target.
+    pub place: (String, String),
     pub uuid: Option<Value>,
+    /// UUID of the target's collection, once it was created.
+    pub there: Option<Value>,
     pub last: Option<Value>,
     pub documents: u64,
     pub copied: bool,
+    /// Its contents may be those of another collection which had the same name: it is compared with the source at the end.
+    pub is_doubtful: bool,
 }
 
 impl State {
@@ -70,31 +77,40 @@ impl State {
 }
 
 impl Progress {
-    pub(super) fn read(target: &mut Server, namespace: &str) -> Result<Option<Progress>> {
-        let filter = DocBuf::new().with("_id", namespace);
-        let found = target.all(DATABASE, &DocBuf::new().with("find", "collections").with("filter", &filter))?;
-        Ok(found.first().map(|doc| Progress {
-            uuid: doc.get("uuid").map(ValueRef::to_value),
-            last: doc.get("last").map(ValueRef::to_value),
-            documents: doc.get("documents").and_then(number).unwrap_or(0),
-            copied: matches!(doc.get("copied"), Some(ValueRef::Bool(true))),
-        }))
+    pub(super) fn all(target: &mut Server) -> Result<Vec<Progress>> {
+        let found = target.all(DATABASE, &DocBuf::new().with("find", "collections"))?;
+        let is = |doc: &DocBuf, name: &str| matches!(doc.get(name), Some(ValueRef::Bool(true)));
+        let read = |doc: &DocBuf| {
+            let name = |field| doc.get(field).and_then(text).unwrap_or_default();
+            Progress {
+                key: name("_id"),
+                place: (name("db"), name("name")),
+                uuid: doc.get("uuid").map(ValueRef::to_value),
+                there: doc.get("there").map(ValueRef::to_value),
+                last: doc.get("last").map(ValueRef::to_value),
+                documents: doc.get("documents").and_then(number).unwrap_or(0),
+                copied: is(doc, "copied"),
+                is_doubtful: is(doc, "doubtful"),
+            }
+        };
+        Ok(found.iter().map(read).collect())
     }
 
-    pub(super) fn write(&self, target: &mut Server, namespace: &str) -> Result<()> {
-        let mut doc = DocBuf::new().with("_id", namespace);
-        for (name, value) in [("uuid", &self.uuid), ("last", &self.last)] {
+    pub(super) fn write(&self, target: &mut Server) -> Result<()> {
+        let mut doc = DocBuf::new().with("_id", self.key.as_str());
+        doc.append("db", self.place.0.as_str()).append("name", self.place.1.as_str());
+        for (name, value) in [("uuid", &self.uuid), ("there", &self.there), ("last", &self.last)] {
             if let Some(value) = value {
                 doc.append(name, value);
             }
         }
         doc.append("documents", self.documents as i64);
-        doc.append("copied", self.copied);
+        doc.append("copied", self.copied).append("doubtful", self.is_doubtful);
         replace(target, "collections", &doc)
     }
 
-    pub(super) fn remove(target: &mut Server, namespace: &str) -> Result<()> {
-        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("limit", 1);
+    pub(super) fn remove(target: &mut Server, key: &str) -> Result<()> {
+        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", key)).with("limit", 1);
         let command = DocBuf::new().with("delete", "collections").with("writeConcern", &majority());
         target.write(DATABASE, &command, &[("deletes", &[statement])])
     }
