@@ -11,7 +11,7 @@ use super::log_files::{ArchiveEnd, LoadFiles, LogFiles, LogWriter};
 use super::manifest::Manifest;
 use super::source::{LogAnswer, Source};
 use super::target::{Condition, Target};
-use super::{Error, Result, io, shown_time};
+use super::{Error, Result, shown_time};
 
 /// Time between two requests to a server that has nothing.
 const POLL: Duration = Duration::from_millis(200);
@@ -89,7 +89,7 @@ impl<'s> Archive<'s> {
     fn open(source: &'s Source, target: &Target, limit: Option<u64>) -> std::result::Result<Archive<'s>, Stopped> {
         let newest = newest(target)?;
         let deployment = newest.deployment.clone();
-        let files = LogFiles::of(&target.path);
+        let files = LogFiles::of(target);
         let lock = files.lock().map_err(Stopped::Unreachable)?;
         let (writer, end) = LogWriter::open(&files, lock, &deployment)?;
         let begin = ArchiveEnd { position: Position(newest.position), epoch: 0, pending: None };
@@ -201,7 +201,7 @@ impl<'s> Archive<'s> {
         let Some(file) = self.files.files()?.into_iter().rfind(|file| file.first <= head.first.0) else {
             return Ok(());
         };
-        let mut reader = super::log_files::LogReader::open(&file)?;
+        let mut reader = super::log_files::LogReader::open(&self.files, &file)?;
         while let Some(block) = reader.next_block()? {
             if block.head.first == head.first && block.head.has_loads {
                 self.fetch_loads(&block)?;
@@ -223,11 +223,9 @@ impl<'s> Archive<'s> {
     }
 
     fn fetch_load(&mut self, record: Position, trees: &[TreeId]) -> std::result::Result<(), Stopped> {
-        let directory = self.files.load_directory(record.0);
-        if directory.exists() {
-            std::fs::remove_dir_all(&directory).map_err(io("remove", &directory))?;
-        }
-        std::fs::create_dir(&directory).map_err(io("create", &directory))?;
+        let directory = LogFiles::load_directory(record.0);
+        self.files.files.remove_directory(&directory)?;
+        self.files.files.create_directory(&directory)?;
         let state = self.source.begin().map_err(Stopped::Unreachable)?;
         assert!(state.begun.position >= record, "a server shows what it has sent of its log");
         let fetched = self.write_load(record, &state.begun, trees);
@@ -243,11 +241,12 @@ impl<'s> Archive<'s> {
         begun: &Begun,
         trees: &[TreeId],
     ) -> Result<Vec<super::manifest::TreeFile>> {
-        let directory = self.files.load_directory(record.0);
+        let directory = LogFiles::load_directory(record.0);
         let is_asked = |facts: &&TreeFacts| trees.contains(&facts.tree);
         // One that was dropped since is not there: nothing refers to it from then on.
         let found = begun.trees.iter().filter(is_asked);
-        found.map(|facts| write_tree(self.source, begun.snapshot, facts, &directory, &mut self.progress)).collect()
+        let place = (&*self.files.files, directory.as_str());
+        found.map(|facts| write_tree(self.source, begun.snapshot, facts, place, &mut self.progress)).collect()
     }
 }
 
@@ -257,7 +256,7 @@ fn newest(target: &Target) -> Result<Box<Manifest>> {
             return Ok(manifest);
         }
     }
-    Err(Error::Refused(format!("{} has no backup: the log is archived behind a full one", target.path.display())))
+    Err(Error::Refused(format!("{target} has no backup: the log is archived behind a full one")))
 }
 
 impl std::fmt::Display for Added {

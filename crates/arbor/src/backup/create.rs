@@ -1,14 +1,14 @@
 //! `arbor backup create`.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arbor_txn::fetch::{TreeFacts, decode_block};
 
+use super::files::Files;
 use super::manifest::{FORMAT, Manifest, TreeFile};
 use super::rows_file::RowsWriter;
 use super::source::{Source, State};
-use super::target::{Backup, Condition, Target, sync_directory};
+use super::target::{Backup, Condition, Target};
 use super::{Error, Result, archive};
 use crate::pace::Pace;
 
@@ -34,7 +34,7 @@ pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental
 
 fn has_backup(target: &Target) -> Result<bool> {
     let is_whole = |backup: &Backup| matches!(backup.read(), Condition::Whole(_));
-    Ok(target.path.is_dir() && target.backups()?.iter().any(is_whole))
+    Ok(target.is_there()? && target.backups()?.iter().any(is_whole))
 }
 
 fn now() -> String {
@@ -49,12 +49,9 @@ fn write(
     begun: String,
 ) -> Result<(String, Manifest)> {
     let backup = target.begin(&state.deployment)?;
-    let made = fill(source, state, &backup.path, limit, begun);
+    let made = fill(source, state, &backup, limit, begun);
     match made {
-        Ok(manifest) => {
-            sync_directory(&target.path)?;
-            Ok((backup.name, manifest))
-        }
+        Ok(manifest) => Ok((backup.name, manifest)),
         Err(error) => {
             // Without a manifest it is no backup; it only takes space.
             let _incomplete = backup.remove();
@@ -63,11 +60,11 @@ fn write(
     }
 }
 
-fn fill(source: &Source, state: &State, directory: &Path, limit: Option<u64>, begun: String) -> Result<Manifest> {
+fn fill(source: &Source, state: &State, backup: &Backup, limit: Option<u64>, begun: String) -> Result<Manifest> {
     let mut progress = Progress::new(limit, state.begun.trees.len());
     let mut files = Vec::new();
     for facts in &state.begun.trees {
-        files.push(write_tree(source, state.begun.snapshot, facts, directory, &mut progress)?);
+        files.push(write_tree(source, state.begun.snapshot, facts, (&*backup.files, &backup.name), &mut progress)?);
         progress.trees += 1;
     }
     let manifest = Manifest {
@@ -85,7 +82,7 @@ fn fill(source: &Source, state: &State, directory: &Path, limit: Option<u64>, be
         files,
         collections: state.collections.clone(),
     };
-    manifest.write(directory)?;
+    manifest.write(&*backup.files, &backup.name)?;
     Ok(manifest)
 }
 
@@ -94,10 +91,10 @@ pub(super) fn write_tree(
     source: &Source,
     snapshot: u64,
     facts: &TreeFacts,
-    directory: &Path,
+    (files, directory): (&dyn Files, &str),
     progress: &mut Progress,
 ) -> Result<TreeFile> {
-    let mut writer = RowsWriter::create(&directory.join(format!("tree-{}.rows", facts.tree.0)))?;
+    let mut writer = RowsWriter::create(files, directory, &format!("tree-{}.rows", facts.tree.0))?;
     let mut last_key: Option<Vec<u8>> = None;
     let mut broken = 0;
     loop {

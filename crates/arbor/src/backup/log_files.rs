@@ -17,19 +17,23 @@
 //! | ... | 4 | CRC-32C of all before |
 //! | ... | ... | the blocks: 4 bytes with the length of the block, 4 bytes with the CRC-32C of the length, and the block ([`arbor_txn::fetch::LogBlock`]) |
 //!
-//! - A1: a block is on the disk before the next is asked for. What a killed process leaves at the end of a file is cut short, and passed over.
+//! A file of an object store has one block, since it does not grow.
+//!
+//! - A1: a block is durable before the next is asked for. What a killed process leaves at the end of a file is cut short, and passed over.
 //! - A2: what is missing shows as a gap between the positions of the blocks, and is named.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_txn::fetch::{Begun, LogBlock, LogBlockHead};
 use serde::{Deserialize, Serialize};
 
+use super::files::{Entry, Files, Growing};
 use super::manifest::{TreeFile, seal, unseal};
-use super::target::sync_directory;
+use super::target::Target;
 use super::{Error, Result, damaged, io};
 
 const MAGIC: [u8; 8] = *b"ARBORLGA";
@@ -39,21 +43,25 @@ const DEPLOYMENT_BYTES_MAX: usize = 256;
 const FRAME_BYTES: u64 = 8;
 /// More than any block has.
 const BLOCK_BYTES_MAX: u32 = 1 << 28;
-/// Bytes of a file beyond which the next begins.
-const FILE_BYTES: u64 = 64 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes that are read rather than passed over.
+const SKIPPED_BYTES_MIN: u64 = 1 << 18;
+const DIRECTORY: &str = "log";
 const LOAD: &str = "load.json";
 
-/// The archived log of a directory of backups.
-#[derive(Clone, Debug)]
+/// The archived log of a target.
+#[derive(Clone)]
 pub(super) struct LogFiles {
-    pub directory: PathBuf,
+    pub files: Arc<dyn Files>,
 }
 
 /// One file, by its name.
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
+    name: String,
     pub path: PathBuf,
     pub first: u64,
+    bytes: u64,
 }
 
 /// Trees that came past the log, as they were at a later position.
@@ -74,28 +82,27 @@ impl LoadFiles {
 }
 
 impl LogFiles {
-    pub(super) fn of(target: &Path) -> LogFiles {
-        LogFiles { directory: target.join("log") }
+    pub(super) fn of(target: &Target) -> LogFiles {
+        LogFiles { files: Arc::clone(&target.files) }
     }
 
     /// Keeps others from appending, as long as the returned file is open. Makes the directory if there is none.
-    pub(super) fn lock(&self) -> Result<File> {
-        if !self.directory.is_dir() {
-            std::fs::create_dir(&self.directory).map_err(io("create", &self.directory))?;
-        }
-        let path = self.directory.join("lock");
-        let lock = File::create(&path).map_err(io("create", &path))?;
-        let busy = |_| Error::Refused(format!("another process archives into {}", self.directory.display()));
-        lock.try_lock().map_err(busy)?;
-        Ok(lock)
+    pub(super) fn lock(&self) -> Result<Option<File>> {
+        self.files.create_directory(DIRECTORY)?;
+        self.files.lock(&format!("{DIRECTORY}/lock"))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.files.path(DIRECTORY)
     }
 
     /// All files, in the order of their positions. None without an archive.
     pub(super) fn files(&self) -> Result<Vec<LogFile>> {
         let mut found = Vec::new();
-        for (name, path) in self.entries()? {
-            if let Some(first) = name.strip_suffix(".log").and_then(|first| first.parse().ok()) {
-                found.push(LogFile { path, first });
+        for entry in self.entries()? {
+            if let Some(first) = entry.name.strip_suffix(".log").and_then(|first| first.parse().ok()) {
+                let name = format!("{DIRECTORY}/{}", entry.name);
+                found.push(LogFile { path: self.files.path(&name), name, first, bytes: entry.bytes });
             }
         }
         found.sort_by_key(|file| file.first);
@@ -104,59 +111,38 @@ impl LogFiles {
 
     /// Positions of the records with loads.
     pub(super) fn loads(&self) -> Result<Vec<u64>> {
-        let position = |(name, _): (String, PathBuf)| name.strip_prefix("load-")?.parse().ok();
+        let position = |entry: Entry| entry.name.strip_prefix("load-")?.parse().ok();
         let mut found: Vec<u64> = self.entries()?.into_iter().filter_map(position).collect();
         found.sort_unstable();
         Ok(found)
     }
 
-    fn entries(&self) -> Result<Vec<(String, PathBuf)>> {
-        let entries = match std::fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(io("read", &self.directory))?,
-        };
-        let entry = |entry: std::io::Result<std::fs::DirEntry>| {
-            let entry = entry.map_err(io("read", &self.directory))?;
-            Ok((entry.file_name().to_string_lossy().into_owned(), entry.path()))
-        };
-        entries.map(entry).collect()
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.files.list(DIRECTORY)?.unwrap_or_default())
     }
 
-    pub(super) fn load_directory(&self, record: u64) -> PathBuf {
-        self.directory.join(format!("load-{record:020}"))
+    pub(super) fn load_directory(record: u64) -> String {
+        format!("{DIRECTORY}/load-{record:020}")
     }
 
     /// Returns the trees that a record refers to. `None`: they were not archived, or not to the end.
     pub(super) fn load(&self, record: u64) -> Result<Option<LoadFiles>> {
-        let path = self.load_directory(record).join(LOAD);
-        let text = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(io("read", &path))?,
-        };
-        unseal(&text).map(Some).map_err(|reason| damaged(path, reason))
+        let name = format!("{}/{LOAD}", LogFiles::load_directory(record));
+        let Some(bytes) = self.files.read(&name)? else { return Ok(None) };
+        let text = String::from_utf8(bytes).map_err(|_| "it is no text".to_owned());
+        text.and_then(|text| unseal(&text)).map(Some).map_err(|reason| damaged(self.files.path(&name), reason))
     }
 
-    /// Takes note of trees whose files are on the disk.
+    /// Takes note of trees whose files are durable.
     pub(super) fn write_load(&self, load: &LoadFiles) -> Result<()> {
-        let directory = self.load_directory(load.record);
-        let (path, new) = (directory.join(LOAD), directory.join("load.new"));
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&new)?;
-            file.write_all(seal(load).as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)
-        };
-        sync_directory(&directory)?;
-        write().map_err(io("write", &path))?;
-        sync_directory(&directory)?;
-        sync_directory(&self.directory)
+        self.files.write(&format!("{}/{LOAD}", LogFiles::load_directory(load.record)), seal(load).as_bytes())
     }
 
     /// The heads of all blocks, in the order of their positions. Blocks are not read.
     pub(super) fn heads(&self) -> Result<Vec<LogBlockHead>> {
         let mut heads = Vec::new();
         for file in self.files()? {
-            let mut reader = LogReader::open(&file)?;
+            let mut reader = LogReader::open(self, &file)?;
             while let Some(head) = reader.next_head()? {
                 heads.push(head);
             }
@@ -165,9 +151,7 @@ impl LogFiles {
     }
 
     pub(super) fn bytes(&self) -> Result<u64> {
-        let size =
-            |file: LogFile| std::fs::metadata(&file.path).map(|found| found.len()).map_err(io("read", file.path));
-        self.files()?.into_iter().map(size).sum()
+        Ok(self.files()?.iter().map(|file| file.bytes).sum())
     }
 
     /// Removes files and loads of which nothing is behind `position`.
@@ -176,13 +160,12 @@ impl LogFiles {
         for (at, file) in files.iter().enumerate() {
             let next = files.get(at + 1).map(|next| next.first);
             if next.is_some_and(|next| next <= position + 1) {
-                std::fs::remove_file(&file.path).map_err(io("remove", &file.path))?;
+                self.files.remove(&file.name)?;
                 removed += 1;
             }
         }
         for record in self.loads()?.into_iter().filter(|record| *record <= position) {
-            let path = self.load_directory(record);
-            std::fs::remove_dir_all(&path).map_err(io("remove", path))?;
+            self.files.remove_directory(&LogFiles::load_directory(record))?;
         }
         Ok(removed)
     }
@@ -190,20 +173,22 @@ impl LogFiles {
 
 /// Reads a file from its begin.
 pub(super) struct LogReader {
+    files: Arc<dyn Files>,
+    name: String,
     path: PathBuf,
-    file: BufReader<File>,
+    file: BufReader<Box<dyn Read + Send>>,
     bytes: u64,
     at: u64,
     pub deployment: String,
 }
 
 impl LogReader {
-    pub(super) fn open(file: &LogFile) -> Result<LogReader> {
-        let path = file.path.clone();
-        let opened = File::open(&path).map_err(io("open", &path))?;
-        let bytes = opened.metadata().map_err(io("open", &path))?.len();
-        let file = BufReader::with_capacity(1 << 20, opened);
-        let mut reader = LogReader { path, file, bytes, at: 0, deployment: String::new() };
+    pub(super) fn open(log: &LogFiles, own: &LogFile) -> Result<LogReader> {
+        let (files, name, path) = (Arc::clone(&log.files), own.name.clone(), own.path.clone());
+        let opened = files.open(&name, 0)?.ok_or_else(|| damaged(&path, "the file is missing"))?;
+        let file = BufReader::with_capacity(BUFFER_BYTES, opened.reader);
+        let (bytes, at, deployment) = (opened.bytes, 0, String::new());
+        let mut reader = LogReader { files, name, path, file, bytes, at, deployment };
         reader.deployment = reader.read_head()?;
         Ok(reader)
     }
@@ -282,9 +267,24 @@ impl LogReader {
         let head_bytes = (length as usize).min(LogBlockHead::BYTES);
         let head = LogBlockHead::decode(&self.take(head_bytes)?);
         let head = head.ok_or_else(|| self.damaged(format!("the head of the block at {at} is damaged")))?;
-        self.at = at + u64::from(length);
-        self.file.seek(SeekFrom::Start(self.at)).map_err(io("read", &self.path))?;
+        self.skip_to(at + u64::from(length))?;
         Ok(Some(head))
+    }
+
+    fn skip_to(&mut self, at: u64) -> Result<()> {
+        match at - self.at {
+            // The rest of a file may be all of an object.
+            _ if at == self.bytes => {}
+            short @ ..SKIPPED_BYTES_MIN => {
+                self.take(short as usize)?;
+            }
+            _ => {
+                let opened = self.files.open(&self.name, at)?.ok_or_else(|| self.damaged("the file is missing"))?;
+                self.file = BufReader::with_capacity(BUFFER_BYTES, opened.reader);
+            }
+        }
+        self.at = at;
+        Ok(())
     }
 
     /// Bytes that hold whole blocks, as far as was read.
@@ -297,8 +297,11 @@ impl LogReader {
 pub(super) struct LogWriter {
     files: LogFiles,
     deployment: String,
-    file: Option<(PathBuf, File, u64)>,
-    _lock: File,
+    /// With the bytes that it has.
+    file: Option<(Box<dyn Growing>, u64)>,
+    /// The position behind which the last block had no records: a file of that name may be there.
+    quiet: Option<u64>,
+    _lock: Option<File>,
 }
 
 /// The end of an archive.
@@ -310,65 +313,77 @@ pub(super) struct ArchiveEnd {
     pub pending: Option<LogBlockHead>,
 }
 
+/// The last block, if it has no records.
+type Quiet = Option<u64>;
+
 impl LogWriter {
     /// Opens the archive of a deployment; removes what an interrupted process left at its end.
-    pub(super) fn open(files: &LogFiles, lock: File, deployment: &str) -> Result<(LogWriter, Option<ArchiveEnd>)> {
-        let end = cut_tail(files, deployment)?;
-        let writer = LogWriter { files: files.clone(), deployment: deployment.to_owned(), file: None, _lock: lock };
-        Ok((writer, end))
+    pub(super) fn open(
+        files: &LogFiles,
+        lock: Option<File>,
+        deployment: &str,
+    ) -> Result<(LogWriter, Option<ArchiveEnd>)> {
+        let (end, quiet) = cut_tail(files, deployment)?;
+        let (files, deployment) = (files.clone(), deployment.to_owned());
+        Ok((LogWriter { files, deployment, file: None, quiet, _lock: lock }, end))
     }
 
     pub(super) fn deployment(&self) -> &str {
         &self.deployment
     }
 
-    /// Ensures on `Ok`: the block is on the disk.
+    /// Ensures on `Ok`: the block is durable (A1).
     pub(super) fn append(&mut self, head: &LogBlockHead, block: &[u8]) -> Result<()> {
-        let (path, mut file, mut bytes) = match self.file.take().filter(|(_, _, bytes)| *bytes < FILE_BYTES) {
+        let (files, first) = (&self.files.files, head.first.0);
+        let mut added = Vec::new();
+        let (mut file, bytes) = match self.file.take().filter(|(_, bytes)| *bytes < files.log_file_bytes()) {
             Some(open) => open,
-            None => self.begin(head.first)?,
+            None => {
+                added = self.head();
+                // The file of that name has no records, only times: it says less than what follows.
+                (files.begin_log(&format!("{DIRECTORY}/{first:020}.log"), self.quiet == Some(first))?, 0)
+            }
         };
         let length = (block.len() as u32).to_le_bytes();
-        let frame = [&length[..], &crc32c::crc32c(&length).to_le_bytes(), block].concat();
-        file.write_all(&frame).and_then(|()| file.sync_data()).map_err(io("write", &path))?;
-        bytes += frame.len() as u64;
-        self.file = Some((path, file, bytes));
+        added.extend(length);
+        added.extend(crc32c::crc32c(&length).to_le_bytes());
+        added.extend(block);
+        file.append(&added)?;
+        self.quiet = (head.count == 0).then_some(first);
+        self.file = Some((file, bytes + added.len() as u64));
         Ok(())
     }
 
-    fn begin(&self, first: Position) -> Result<(PathBuf, File, u64)> {
-        let path = self.files.directory.join(format!("{:020}.log", first.0));
+    /// The begin of a file.
+    fn head(&self) -> Vec<u8> {
         let mut head = MAGIC.to_vec();
         head.extend(VERSION.to_le_bytes());
         head.extend((self.deployment.len() as u32).to_le_bytes());
         head.extend(self.deployment.as_bytes());
         head.extend(crc32c::crc32c(&head).to_le_bytes());
-        // The file of that name has no records, only times: it says less than what follows.
-        let mut file = File::create(&path).map_err(io("create", &path))?;
-        file.write_all(&head).and_then(|()| file.sync_all()).map_err(io("write", &path))?;
-        sync_directory(&self.files.directory)?;
-        Ok((path, file, head.len() as u64))
+        head
     }
 }
 
 /// Cuts the last file behind its last whole block.
-fn cut_tail(files: &LogFiles, deployment: &str) -> Result<Option<ArchiveEnd>> {
-    let mut all = files.files()?;
+fn cut_tail(log: &LogFiles, deployment: &str) -> Result<(Option<ArchiveEnd>, Quiet)> {
+    let mut all = log.files()?;
     while let Some(file) = all.pop() {
-        let bytes = std::fs::metadata(&file.path).map_err(io("read", &file.path))?.len();
-        let mut end = None;
+        let bytes = file.bytes;
+        let (mut end, mut quiet) = (None, None);
         // Nothing but an interrupted head, which no block follows.
         if bytes >= (HEAD_BYTES + deployment.len() + 4) as u64 {
-            let mut reader = LogReader::open(&file)?;
+            let mut reader = LogReader::open(log, &file)?;
             if reader.deployment != deployment {
                 return Err(Error::Refused(format!(
                     "{} has the log of another deployment (id {}); this one has the id {deployment}. Take another directory",
-                    files.directory.display(),
+                    log.path().display(),
                     reader.deployment
                 )));
             }
             while let Some(block) = reader.next_block()? {
                 let head = block.head;
+                quiet = (head.count == 0).then_some(head.first.0);
                 end = Some(ArchiveEnd {
                     position: head.last(),
                     epoch: head.epoch,
@@ -376,14 +391,13 @@ fn cut_tail(files: &LogFiles, deployment: &str) -> Result<Option<ArchiveEnd>> {
                 });
             }
             if reader.whole() < bytes {
-                let opened = File::options().write(true).open(&file.path).map_err(io("open", &file.path))?;
-                opened.set_len(reader.whole()).and_then(|()| opened.sync_all()).map_err(io("write", &file.path))?;
+                log.files.cut(&file.name, reader.whole())?;
             }
         }
         if end.is_some() {
-            return Ok(end);
+            return Ok((end, quiet));
         }
-        std::fs::remove_file(&file.path).map_err(io("remove", &file.path))?;
+        log.files.remove(&file.name)?;
     }
-    Ok(None)
+    Ok((None, None))
 }

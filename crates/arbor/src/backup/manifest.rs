@@ -1,16 +1,14 @@
 //! `manifest.json`: what a backup consists of. Its last member is the CRC-32C of all the bytes before that member.
 
 use std::fmt;
-use std::io::Write;
-use std::path::Path;
 
 use arbor_base::{Position, TreeId};
 use arbor_txn::TreeOptions;
 use arbor_txn::fetch::{Begun, TreeFacts};
 use serde::{Deserialize, Serialize};
 
-use super::target::sync_directory;
-use super::{Result, damaged, io};
+use super::files::Files;
+use super::{Result, damaged};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
@@ -111,27 +109,20 @@ impl Manifest {
         unseal(text)
     }
 
-    pub(super) fn read(directory: &Path) -> Result<Manifest> {
-        let path = directory.join(MANIFEST);
-        let bytes = std::fs::read(&path).map_err(io("read", &path))?;
+    /// Reads that of a backup. `None`: it has none.
+    pub(super) fn read(files: &dyn Files, backup: &str) -> Result<Option<Manifest>> {
+        let name = format!("{backup}/{MANIFEST}");
+        let Some(bytes) = files.read(&name)? else { return Ok(None) };
+        let path = files.path(&name);
         let text = std::str::from_utf8(&bytes).map_err(|_| damaged(&path, "it is damaged: it is no text"))?;
-        Manifest::decode(text).map_err(|reason| damaged(&path, reason))
+        Manifest::decode(text).map(Some).map_err(|reason| damaged(path, reason))
     }
 
-    /// Makes the directory a backup (B1). Requires that all files are on the disk.
-    pub(super) fn write(&self, directory: &Path) -> Result<()> {
-        let (path, new) = (directory.join(MANIFEST), directory.join("manifest.new"));
+    /// Makes the directory a backup (B1). Requires that all files are durable.
+    pub(super) fn write(&self, files: &dyn Files, backup: &str) -> Result<()> {
         let text = self.encode();
         assert_eq!(Manifest::decode(&text).as_ref(), Ok(self), "the manifest reads as it was written");
-        sync_directory(directory)?;
-        let write = || -> std::io::Result<()> {
-            let mut file = std::fs::File::create(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)
-        };
-        write().map_err(io("write", &path))?;
-        sync_directory(directory)
+        files.write(&format!("{backup}/{MANIFEST}"), text.as_bytes())
     }
 
     /// The state as a peer describes it.
@@ -233,10 +224,10 @@ pub(super) mod tests {
     #[test]
     fn another_deployment_is_refused_and_the_same_is_not() {
         let dir = tempfile::tempdir().unwrap();
-        let target = super::super::Target::new(dir.path());
+        let target = super::super::Target::directory(dir.path());
         let backup = target.begin("d").unwrap();
-        example().write(&backup.path).unwrap();
-        assert_eq!(Manifest::read(&backup.path).unwrap(), example());
+        example().write(&*target.files, &backup.name).unwrap();
+        assert_eq!(Manifest::read(&*target.files, &backup.name).unwrap(), Some(example()));
         target.begin("d").unwrap();
         let refused = target.begin("e").err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains("another deployment") && refused.contains("id d)"), "{refused}");

@@ -9,7 +9,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `target` | the directory of backups, each a directory named by its time |
+//! | `target` | the backups of a deployment, each a directory named by its time |
+//! | `files`, `s3` | where the files of a target are: a directory, or an object store |
 //! | `manifest` | what a backup consists of, with a checksum for everything |
 //! | `rows_file` | byte layout of the rows of a tree |
 //! | `source` | the server that is asked |
@@ -24,11 +25,13 @@
 
 mod archive;
 mod create;
+mod files;
 mod log_files;
 mod manifest;
 mod point;
 mod restore;
 mod rows_file;
+mod s3;
 mod source;
 mod target;
 mod verify;
@@ -83,7 +86,7 @@ pub(crate) fn command() -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
-    let from = || option("from", "DIRECTORY", "Directory of backups").required(true);
+    let from = || option("from", "TARGET", "Directory of backups, or s3://BUCKET/PREFIX").required(true);
     let backup = || option("backup", "NAME", "One backup of the directory");
     let uri = || {
         let help = "Connection string; of several hosts a secondary is taken, if there is one";
@@ -93,7 +96,10 @@ pub(crate) fn command() -> Command {
         let help = "Megabytes per second that are read at most";
         option("limit", "MB", help).value_parser(clap::value_parser!(u64).range(1..))
     };
-    let to = || option("to", "DIRECTORY", "Directory of backups; the new one is a directory in it").required(true);
+    let to = || {
+        let help = "Directory of backups, or s3://BUCKET/PREFIX; the new one is a directory in it";
+        option("to", "TARGET", help).required(true)
+    };
     let create = Command::new("create")
         .about("Writes the present state of a running server")
         .args([uri(), to(), limit()])
@@ -146,17 +152,17 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
         return Err(Failure::new(BAD_OPTIONS, "arbor backup needs a subcommand"));
     };
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    let from = || Target::new(text("from").unwrap_or_default());
-    let to = || Target::new(text("to").unwrap_or_default());
+    let from = || Target::parse(text("from").unwrap_or_default());
+    let to = || Target::parse(text("to").unwrap_or_default());
     let limit = || matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
     match name {
-        "create" => create::create(text("uri").unwrap_or_default(), &to(), limit(), matches.get_flag("incremental"))?,
-        "archive" => archive::run(text("uri").unwrap_or_default(), &to(), limit())?,
-        "list" => list(&from())?,
+        "create" => create::create(text("uri").unwrap_or_default(), &to()?, limit(), matches.get_flag("incremental"))?,
+        "archive" => archive::run(text("uri").unwrap_or_default(), &to()?, limit())?,
+        "list" => list(&from()?)?,
         "verify" => {
             let scratch = text("scratch").map_or_else(std::env::temp_dir, PathBuf::from);
             let scratch = matches.get_flag("restore").then_some(scratch);
-            verify::run(&from(), text("backup"), scratch.as_deref())?;
+            verify::run(&from()?, text("backup"), scratch.as_deref())?;
         }
         "restore" => {
             let asked = match (text("backup"), text("time"), matches.get_one::<u64>("position")) {
@@ -168,9 +174,9 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
                 _ => Asked::Newest,
             };
             let only: Vec<String> = matches.get_many("only").unwrap_or_default().cloned().collect();
-            restore::run(&from(), &asked, &only, text("dbpath").unwrap_or_default().as_ref())?;
+            restore::run(&from()?, &asked, &only, text("dbpath").unwrap_or_default().as_ref())?;
         }
-        "prune" => prune(&from(), matches.get_one::<u64>("keep").map_or(usize::MAX, |keep| *keep as usize))?,
+        "prune" => prune(&from()?, matches.get_one::<u64>("keep").map_or(usize::MAX, |keep| *keep as usize))?,
         name => return Err(Failure::new(BAD_OPTIONS, format!("arbor backup has no subcommand {name}"))),
     }
     Ok(())
@@ -184,7 +190,7 @@ fn list(from: &Target) -> Result<()> {
             Condition::Damaged(error) => println!("{} damaged: {error}", backup.name),
         }
     }
-    let log = LogFiles::of(&from.path);
+    let log = LogFiles::of(from);
     let heads = log.heads()?;
     if !heads.is_empty() {
         println!("log: {} bytes", log.bytes()?);
@@ -208,7 +214,7 @@ fn prune(from: &Target, keep: usize) -> Result<()> {
     let old = whole.len().saturating_sub(keep);
     whole.iter().take(old).try_for_each(|(backup, _)| backup.remove().map(|()| println!("{} removed", backup.name)))?;
     if let Some((_, oldest)) = whole.get(old) {
-        match LogFiles::of(&from.path).remove_before(oldest.position)? {
+        match LogFiles::of(from).remove_before(oldest.position)? {
             0 => {}
             removed => println!("{removed} files of the log removed"),
         }

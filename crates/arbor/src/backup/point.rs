@@ -79,7 +79,7 @@ fn time_of(manifest: &Manifest) -> u64 {
 
 /// Finds what the point is made of. Errors: it is not in the archive; the range that is, and the gap, are named.
 pub(super) fn find(from: &Target, asked: &Asked) -> Result<Point> {
-    let heads = LogFiles::of(&from.path).heads()?;
+    let heads = LogFiles::of(from).heads()?;
     match asked {
         Asked::Backup(name) => {
             let (backup, manifest) = from.find(Some(name))?;
@@ -141,18 +141,16 @@ fn check(from: &Target, heads: &[LogBlockHead], text: &str, covered: Coverage, i
 }
 
 fn gap_error(from: &Target, (first, last): Gap, text: &str) -> Error {
-    let path = from.path.display();
     Error::Refused(format!(
-        "{path} cannot restore {text}: the archived log has a gap, positions {first} to {last} are missing"
+        "{from} cannot restore {text}: the archived log has a gap, positions {first} to {last} are missing"
     ))
 }
 
 fn outside(from: &Target, heads: &[LogBlockHead], text: &str) -> Result<Error> {
-    let path = from.path.display();
     let ranges: Vec<String> = ranges(from, heads)?.iter().map(Range::to_string).collect();
     Ok(match ranges.is_empty() {
-        true => Error::Refused(format!("{path} has no backup")),
-        false => Error::Refused(format!("{path} cannot restore {text}: it has {}", ranges.join(", and "))),
+        true => Error::Refused(format!("{from} has no backup")),
+        false => Error::Refused(format!("{from} cannot restore {text}: it has {}", ranges.join(", and "))),
     })
 }
 

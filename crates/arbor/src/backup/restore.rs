@@ -1,6 +1,7 @@
 //! `arbor backup restore`: an initial sync whose peer is a backup, and the archived log behind it as a follower receives it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
@@ -12,6 +13,7 @@ use arbor_txn::fetch::{Begun, LogBlock, Peer, PeerError};
 use arbor_txn::record::refers_to_loads;
 use parking_lot::Mutex;
 
+use super::files::Files;
 use super::log_files::{LogFiles, LogReader};
 use super::manifest::{Manifest, TreeFile};
 use super::point::{self, Asked, Point, Until};
@@ -60,7 +62,7 @@ fn check_is_empty(dbpath: &Path) -> Result<()> {
 /// Returns the position of the state. Requires that the directory is empty or missing. Ensures on `Err`: it is so again.
 fn restore(from: &Target, point: &Point, only: &[String], dbpath: &Path) -> Result<Position> {
     let manifest = &point.manifest;
-    let stored = Stored::of(&point.backup.path, manifest.state(), manifest.files.clone());
+    let stored = Stored::of(&from.files, &point.backup.name, manifest.state(), manifest.files.clone());
     stored.check_files()?;
     let home = NAMES.iter().find(|name| **name == manifest.home);
     let home = home.ok_or_else(|| missing_engine(&manifest.home))?;
@@ -68,7 +70,7 @@ fn restore(from: &Target, point: &Point, only: &[String], dbpath: &Path) -> Resu
     if is_new {
         std::fs::create_dir(dbpath).map_err(io("create", dbpath))?;
     }
-    let log = ArchivedLog { files: LogFiles::of(&from.path), manifest, until: point.until };
+    let log = ArchivedLog { files: LogFiles::of(from), manifest, until: point.until };
     let filled = fill(&stored, &log, home, dbpath).and_then(|reached| {
         if !only.is_empty() {
             drop_others(only, home, dbpath)?;
@@ -217,7 +219,7 @@ impl ArchivedLog<'_> {
             if self.until == Until::Backup || is_before {
                 continue;
             }
-            let mut reader = LogReader::open(file)?;
+            let mut reader = LogReader::open(&self.files, file)?;
             if reader.deployment != self.manifest.deployment {
                 return Err(damaged(&file.path, format!("it is of another deployment (id {})", reader.deployment)));
             }
@@ -286,8 +288,8 @@ impl ArchivedLog<'_> {
                     "the archive has no trees of the record at {record}: it was ended before it had them"
                 ))
             })?;
-            let directory = self.files.load_directory(record.0);
-            let stored = Stored::of(&directory, load.state(self.manifest.epoch), load.files);
+            let directory = LogFiles::load_directory(record.0);
+            let stored = Stored::of(&self.files.files, &directory, load.state(self.manifest.epoch), load.files);
             stored.check_files()?;
             transactions.fetch_missing(&stored, &|| false).map_err(|error| refused(&error))?;
             if transactions.loads().missing() == Some(record) {
@@ -316,7 +318,8 @@ impl ArchivedLog<'_> {
 
 /// A backup as the peer of an initial sync: each tree is read once, from its first block on.
 struct Stored {
-    directory: PathBuf,
+    place: Arc<dyn Files>,
+    directory: String,
     state: Begun,
     files: Vec<TreeFile>,
     open: Mutex<Option<Open>>,
@@ -331,18 +334,18 @@ struct Open {
 }
 
 impl Stored {
-    fn of(directory: &Path, state: Begun, files: Vec<TreeFile>) -> Stored {
-        Stored { directory: directory.to_owned(), state, files, open: Mutex::default() }
+    fn of(place: &Arc<dyn Files>, directory: &str, state: Begun, files: Vec<TreeFile>) -> Stored {
+        Stored { place: Arc::clone(place), directory: directory.to_owned(), state, files, open: Mutex::default() }
     }
 
     /// Errors: a file is missing, or has another size than the manifest says.
     fn check_files(&self) -> Result<()> {
-        self.files.iter().try_for_each(|file| RowsReader::open(&self.directory, file).map(drop))
+        self.files.iter().try_for_each(|file| RowsReader::open(&*self.place, &self.directory, file).map(drop))
     }
 
     fn open(&self, tree: TreeId) -> std::result::Result<RowsReader, PeerError> {
         let file = self.files.iter().find(|file| file.tree == tree.0).ok_or(PeerError::NoTree(tree))?;
-        RowsReader::open(&self.directory, file).map_err(failed)
+        RowsReader::open(&*self.place, &self.directory, file).map_err(failed)
     }
 }
 

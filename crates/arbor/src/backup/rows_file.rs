@@ -8,12 +8,12 @@
 //!
 //! The manifest has the size of the file and the CRC-32C of all its bytes.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
 
 use arbor_txn::fetch::{Row, RowsChecksum, decode_block};
 
+use super::files::{Files, NewFile};
 use super::manifest::{TreeFile, shown};
 use super::{Result, damaged, io};
 
@@ -32,18 +32,17 @@ fn head() -> [u8; HEAD_BYTES] {
 }
 
 pub(super) struct RowsWriter {
-    path: PathBuf,
-    file: BufWriter<File>,
+    name: String,
+    file: Box<dyn NewFile>,
     bytes: u64,
     crc: u32,
     rows: RowsChecksum,
 }
 
 impl RowsWriter {
-    pub(super) fn create(path: &Path) -> Result<RowsWriter> {
-        let file = File::create_new(path).map_err(io("create", path))?;
-        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let mut writer = RowsWriter { path: path.to_owned(), file, bytes: 0, crc: 0, rows: RowsChecksum::default() };
+    pub(super) fn create(files: &dyn Files, directory: &str, name: &str) -> Result<RowsWriter> {
+        let file = files.create(&format!("{directory}/{name}"))?;
+        let mut writer = RowsWriter { name: name.to_owned(), file, bytes: 0, crc: 0, rows: RowsChecksum::default() };
         writer.put(&head())?;
         Ok(writer)
     }
@@ -59,14 +58,14 @@ impl RowsWriter {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         self.crc = crc32c::crc32c_append(self.crc, bytes);
-        self.file.write_all(bytes).map_err(io("write", &self.path))
+        self.file.write(bytes)
     }
 
-    /// Ensures on `Ok`: the file is on the disk. Its name is once the directory is synced.
-    pub(super) fn finish(mut self, tree: u64, settings: Vec<(String, String)>) -> Result<TreeFile> {
-        self.file.flush().and_then(|()| self.file.get_ref().sync_all()).map_err(io("write", &self.path))?;
+    /// Ensures on `Ok`: the file is durable.
+    pub(super) fn finish(self, tree: u64, settings: Vec<(String, String)>) -> Result<TreeFile> {
+        self.file.finish()?;
         Ok(TreeFile {
-            name: self.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: self.name,
             tree,
             settings,
             rows: self.rows.rows,
@@ -80,7 +79,7 @@ impl RowsWriter {
 /// Reads the blocks of a file. All errors name it.
 pub(super) struct RowsReader {
     path: PathBuf,
-    file: BufReader<File>,
+    file: BufReader<Box<dyn Read + Send>>,
     expected: TreeFile,
     bytes: u64,
     crc: u32,
@@ -88,17 +87,15 @@ pub(super) struct RowsReader {
 
 impl RowsReader {
     /// Opens a file of the backup in `directory`. Errors: it is missing, or has another size than the manifest says.
-    pub(super) fn open(directory: &Path, expected: &TreeFile) -> Result<RowsReader> {
-        let path = directory.join(&expected.name);
-        let file = File::open(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => damaged(&path, "the file is missing"),
-            _ => io("open", &path)(error),
-        })?;
-        let bytes = file.metadata().map_err(io("open", &path))?.len();
+    pub(super) fn open(files: &dyn Files, directory: &str, expected: &TreeFile) -> Result<RowsReader> {
+        let name = format!("{directory}/{}", expected.name);
+        let path = files.path(&name);
+        let opened = files.open(&name, 0)?.ok_or_else(|| damaged(&path, "the file is missing"))?;
+        let bytes = opened.bytes;
         if bytes != expected.bytes {
             return Err(damaged(&path, format!("the file has {bytes} bytes; the manifest says {}", expected.bytes)));
         }
-        let file = BufReader::with_capacity(BUFFER_BYTES, file);
+        let file = BufReader::with_capacity(BUFFER_BYTES, opened.reader);
         let mut reader = RowsReader { path, file, expected: expected.clone(), bytes: 0, crc: 0 };
         match reader.take(HEAD_BYTES)? {
             found if found == head() => Ok(reader),
@@ -184,11 +181,13 @@ mod tests {
     #[test]
     fn every_damage_of_a_file_is_found() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("tree-7.rows");
-        let mut writer = RowsWriter::create(&path).unwrap();
+        let files = super::super::files::Directory::new(dir.path());
+        files.create_directory("b").unwrap();
+        let path = dir.path().join("b/tree-7.rows");
+        let mut writer = RowsWriter::create(&files, "b", "tree-7.rows").unwrap();
         writer.push(&empty_block(), &[]).unwrap();
         let file = writer.finish(7, Vec::new()).unwrap();
-        let check = || RowsReader::open(dir.path(), &file).and_then(RowsReader::check);
+        let check = || RowsReader::open(&files, "b", &file).and_then(RowsReader::check);
         check().unwrap();
         let whole = std::fs::read(&path).unwrap();
         assert_eq!(file.bytes, whole.len() as u64);

@@ -1,19 +1,35 @@
-//! A directory of backups of one deployment. Each is a directory named by the time (UTC) at which it began, so names sort by age.
+//! The backups of one deployment. Each is a directory named by the time (UTC) at which it began, so names sort by age.
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::files::{Directory, Files};
 use super::manifest::{MANIFEST, Manifest};
+use super::s3::Store;
 use super::{Error, Result, io};
 
+#[derive(Clone)]
 pub(super) struct Target {
-    pub path: PathBuf,
+    pub files: Arc<dyn Files>,
 }
 
 /// A backup by its name, whatever state it is in.
-#[derive(Debug)]
 pub(super) struct Backup {
     pub name: String,
-    pub path: PathBuf,
+    pub files: Arc<dyn Files>,
+}
+
+impl fmt::Debug for Backup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path().fmt(f)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.path("").display().fmt(f)
+    }
 }
 
 /// State of a backup, as far as its manifest shows it.
@@ -25,20 +41,34 @@ pub(super) enum Condition {
 }
 
 impl Target {
-    pub(super) fn new(path: impl Into<PathBuf>) -> Target {
-        Target { path: path.into() }
+    /// A directory, or `s3://BUCKET/PREFIX`.
+    pub(super) fn parse(text: &str) -> Result<Target> {
+        match Store::of(text) {
+            Some(store) => Ok(Target { files: Arc::new(store?) }),
+            None => Ok(Target::directory(text)),
+        }
+    }
+
+    pub(super) fn directory(path: impl Into<PathBuf>) -> Target {
+        Target { files: Arc::new(Directory::new(path)) }
+    }
+
+    pub(super) fn is_there(&self) -> Result<bool> {
+        Ok(self.files.list("")?.is_some())
+    }
+
+    fn backup(&self, name: String) -> Backup {
+        Backup { name, files: Arc::clone(&self.files) }
     }
 
     /// All backups, the oldest first. Other files are passed over.
     pub(super) fn backups(&self) -> Result<Vec<Backup>> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(io("read", &self.path))? {
-            let entry = entry.map_err(io("read", &self.path))?;
-            let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
-            if is_name(&name) && path.is_dir() {
-                found.push(Backup { name, path });
-            }
-        }
+        let entries = self.files.list("")?.ok_or_else(|| {
+            let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "it does not exist");
+            io("read", self.files.path(""))(missing)
+        })?;
+        let named = entries.into_iter().filter(|entry| entry.is_directory && is_name(&entry.name));
+        let mut found: Vec<Backup> = named.map(|entry| self.backup(entry.name)).collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(found)
     }
@@ -48,9 +78,14 @@ impl Target {
         let mut backups = self.backups()?;
         if let Some(name) = name {
             let own = backups.into_iter().find(|backup| backup.name == name);
-            let own = own.ok_or_else(|| Error::Refused(format!("{} has no backup {name}", self.path.display())))?;
-            let manifest = Manifest::read(&own.path)?;
-            return Ok((own, manifest));
+            let own = own.ok_or_else(|| Error::Refused(format!("{self} has no backup {name}")))?;
+            return match own.read() {
+                Condition::Whole(manifest) => Ok((own, *manifest)),
+                Condition::Unfinished => {
+                    Err(Error::Refused(format!("{} is incomplete: it has no {MANIFEST}", own.path().display())))
+                }
+                Condition::Damaged(error) => Err(error),
+            };
         }
         let mut reason = None;
         while let Some(backup) = backups.pop() {
@@ -62,64 +97,51 @@ impl Target {
             }
             reason.get_or_insert_with(|| format!("; {} is incomplete: it has no {MANIFEST}", backup.name));
         }
-        Err(Error::Refused(format!("{} has no backup{}", self.path.display(), reason.unwrap_or_default())))
+        Err(Error::Refused(format!("{self} has no backup{}", reason.unwrap_or_default())))
     }
 
     /// Makes the directory of a new backup. Errors: the target cannot be written, or holds backups of something else.
     pub(super) fn begin(&self, deployment: &str) -> Result<Backup> {
-        if !self.path.is_dir() {
-            std::fs::create_dir(&self.path).map_err(io("create", &self.path))?;
-        }
+        self.files.make()?;
         for backup in self.backups()? {
             if let Condition::Whole(manifest) = backup.read()
                 && manifest.deployment != deployment
             {
                 return Err(Error::Refused(format!(
-                    "{} has backups of another deployment ({}, id {}); this one has the id {deployment}. Take another directory",
-                    self.path.display(),
-                    manifest.host,
-                    manifest.deployment
+                    "{self} has backups of another deployment ({}, id {}); this one has the id {deployment}. Take another directory",
+                    manifest.host, manifest.deployment
                 )));
             }
         }
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         for number in 0..1000 {
             let name = if number == 0 { time.clone() } else { format!("{time}-{number:03}") };
-            let path = self.path.join(&name);
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Backup { name, path }),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(io("create", path)(error)),
+            if self.files.create_directory(&name)? {
+                return Ok(self.backup(name));
             }
         }
-        Err(Error::Refused(format!("{} has a thousand backups of this second", self.path.display())))
+        Err(Error::Refused(format!("{self} has a thousand backups of this second")))
     }
 }
 
 impl Backup {
+    pub(super) fn path(&self) -> PathBuf {
+        self.files.path(&self.name)
+    }
+
     pub(super) fn read(&self) -> Condition {
-        if !self.path.join(MANIFEST).exists() {
-            return Condition::Unfinished;
-        }
-        match Manifest::read(&self.path) {
-            Ok(manifest) => Condition::Whole(Box::new(manifest)),
+        match Manifest::read(&*self.files, &self.name) {
+            Ok(Some(manifest)) => Condition::Whole(Box::new(manifest)),
+            Ok(None) => Condition::Unfinished,
             Err(error) => Condition::Damaged(error),
         }
     }
 
     /// Removes the manifest first: what is left after a crash is no backup (B1).
     pub(super) fn remove(&self) -> Result<()> {
-        let manifest = self.path.join(MANIFEST);
-        if manifest.exists() {
-            std::fs::remove_file(&manifest).map_err(io("remove", manifest))?;
-            sync_directory(&self.path)?;
-        }
-        std::fs::remove_dir_all(&self.path).map_err(io("remove", &self.path))
+        self.files.remove(&format!("{}/{MANIFEST}", self.name))?;
+        self.files.remove_directory(&self.name)
     }
-}
-
-pub(super) fn sync_directory(path: &Path) -> Result<()> {
-    std::fs::File::open(path).and_then(|directory| directory.sync_all()).map_err(io("sync", path))
 }
 
 /// `20261124T000556Z`, or with `-001` behind it.
@@ -149,7 +171,7 @@ mod tests {
     #[test]
     fn a_directory_without_a_manifest_is_no_backup_and_others_are_passed_over() {
         let dir = tempfile::tempdir().unwrap();
-        let target = Target::new(dir.path());
+        let target = Target::directory(dir.path());
         std::fs::create_dir(dir.path().join("lost+found")).unwrap();
         assert!(target.backups().unwrap().is_empty());
         let first = target.begin("d").unwrap();

@@ -15,7 +15,7 @@ pub(super) fn run(from: &Target, name: Option<&str>, scratch: Option<&Path>) -> 
         from.backups()?.into_iter().filter(|backup| name.is_none_or(|name| name == backup.name)).collect();
     if backups.is_empty() {
         let name = name.map_or(String::new(), |name| format!(" {name}"));
-        return Err(Error::Refused(format!("{} has no backup{name}", from.path.display())));
+        return Err(Error::Refused(format!("{from} has no backup{name}")));
     }
     let mut bad = 0;
     for backup in &backups {
@@ -30,7 +30,7 @@ pub(super) fn run(from: &Target, name: Option<&str>, scratch: Option<&Path>) -> 
         }
         bad += usize::from(!problems.is_empty());
     }
-    if name.is_none() && !LogFiles::of(&from.path).files()?.is_empty() {
+    if name.is_none() && !LogFiles::of(from).files()?.is_empty() {
         let problems = log_problems(from, scratch)?;
         problems.iter().for_each(|problem| println!("log PROBLEM {problem}"));
         match problems.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn run(from: &Target, name: Option<&str>, scratch: Option<&Path>) -> 
 }
 
 fn problems(from: &Target, backup: &Backup, manifest: &Manifest, scratch: Option<&Path>) -> Result<Vec<String>> {
-    let check = |file| RowsReader::open(&backup.path, file).and_then(RowsReader::check);
+    let check = |file| RowsReader::open(&*backup.files, &backup.name, file).and_then(RowsReader::check);
     let mut problems: Vec<String> =
         manifest.files.iter().filter_map(|file| check(file).err()).map(|error| error.to_string()).collect();
     if let (Some(scratch), true) = (scratch, problems.is_empty()) {
@@ -72,11 +72,11 @@ fn trial(from: &Target, asked: &Asked, scratch: &Path) -> Result<Option<String>>
 
 /// Reads all of the archived log, and the trees that it refers to.
 fn log_problems(from: &Target, scratch: Option<&Path>) -> Result<Vec<String>> {
-    let (log, mut problems) = (LogFiles::of(&from.path), Vec::new());
+    let (log, mut problems) = (LogFiles::of(from), Vec::new());
     let mut next = None;
     for file in log.files()? {
         let mut read = || -> Result<()> {
-            let mut reader = LogReader::open(&file)?;
+            let mut reader = LogReader::open(&log, &file)?;
             while let Some(block) = reader.next_block()? {
                 let first = block.head.first.0;
                 if let Some(next) = next.filter(|next| *next < first) {
@@ -92,7 +92,9 @@ fn log_problems(from: &Target, scratch: Option<&Path>) -> Result<Vec<String>> {
     }
     for record in log.loads()? {
         let check = |load: LoadFiles| {
-            let check = |file| RowsReader::open(&log.load_directory(record), file).and_then(RowsReader::check);
+            let check = |file| {
+                RowsReader::open(&*log.files, &LogFiles::load_directory(record), file).and_then(RowsReader::check)
+            };
             load.files.iter().try_for_each(check)
         };
         problems
