@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
+.PHONY: cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
 .PHONY: dist attack attack-short crash-power nightly loom miri simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
@@ -135,7 +135,7 @@ simulate: setup-build
 	cargo run --profile quick --locked -p arbor-sim -- --steps $(STEPS) --seed $(SEED)
 
 # what is too slow for `make test`, in one go
-nightly: loom miri simulate attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
+nightly: loom miri simulate attack crash crash-power crash-switch crash-index-build crash-backups crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50
@@ -146,6 +146,11 @@ crash-switch: quick setup-clients
 crash-index-build: KILLS = 30
 crash-index-build: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/index_build_loop.py --kills $(KILLS)
+
+# kill -9 of the server, of a backup and of the archive under load; each backup is restored and compared: `make crash-backups BACKUPS=50`
+BACKUPS ?= 50
+crash-backups: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/backup_loop.py --backups $(BACKUPS)
 
 # the same operations on every engine, and on a server that mixes them; ENGINES=ftree,lmdb,rocksdb,wiredTiger with a build that has them
 ENGINES ?= ftree,lmdb
