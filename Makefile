@@ -54,7 +54,7 @@ unit: setup-build setup-etcd
 	@without=""; for engine in rocksdb wiredtiger; do \
 	  scripts/setup $$engine || { without="$$without --exclude arbor-engine-$$engine"; \
 	    echo "NOTE: the engine $$engine was NOT tested: its library cannot be installed here"; }; done; \
-	set -x; scripts/again cargo test --workspace --locked $$without
+	scripts/unit $$without
 
 # The server as its users see it: PyMongo and mongosh against a real process. Most tests wait, so several files run at once. A test that
 # fails is run once more; the summary shows it as RERUN.
