@@ -28,6 +28,9 @@ ON_A_SET = ("mongo_tools", "mongodb_exporter", "prometheus_exporter")
 
 LIMIT_S = {False: 120, True: 540}
 
+# exit code of a flow whose program is not there (tools/program.py)
+NOT_RUN = 77
+
 
 def flows(only, full):
     """Every flow: the command that runs it and whether it wants a set, by name. flow.mjs and flow.py are what the flows are
@@ -55,24 +58,24 @@ def run(name, command, uri, full):
     try:
         done = subprocess.run(command, env=environment, cwd=HERE, timeout=LIMIT_S[full], text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        output, passed = done.stdout, done.returncode == 0
+        output, outcome = done.stdout, {0: "passed", NOT_RUN: "not run"}.get(done.returncode, "failed")
     except subprocess.TimeoutExpired as expired:
-        output, passed = (expired.stdout or b"").decode(errors="replace") + "  FAIL  out of time\n", False
-    return name, passed, time.monotonic() - begin, output
+        output, outcome = (expired.stdout or b"").decode(errors="replace") + "  FAIL  out of time\n", "failed"
+    return name, outcome, time.monotonic() - begin, output
 
 
 def run_all(uri, set_uri, arguments):
-    failed, begin = [], time.monotonic()
+    names, begin = {"passed": [], "failed": [], "not run": []}, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         todo = [pool.submit(run, name, command, set_uri if wants_set else uri, arguments.full)
                 for name, (command, wants_set) in flows(arguments.only, arguments.full).items()]
         for future in concurrent.futures.as_completed(todo):
-            name, passed, seconds, output = future.result()
-            print(f"== {name} ({seconds:.1f} s){'' if passed else ' FAILED'}\n{output}", flush=True)
-            if not passed:
-                failed.append(name)
-    print(f"{len(todo)} flows in {time.monotonic() - begin:.0f} s; failed: {', '.join(failed) or 'none'}")
-    return 1 if failed else 0
+            name, outcome, seconds, output = future.result()
+            print(f"== {name} ({seconds:.1f} s){'' if outcome == 'passed' else ' ' + outcome.upper()}\n{output}", flush=True)
+            names[outcome].append(name)
+    rest = "; ".join(f"{outcome}: {', '.join(names[outcome]) or 'none'}" for outcome in ("failed", "not run"))
+    print(f"{len(names['passed'])} of {len(todo)} flows passed in {time.monotonic() - begin:.0f} s; {rest}")
+    return 1 if names["failed"] else 0
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Programs that `scripts/setup tools` builds; a flow whose program is not there says so and passes."""
+"""Programs that `scripts/setup tools` builds; a flow whose program is not there says so and ends with NOT_RUN."""
 
 import os
 import pathlib
@@ -9,6 +9,9 @@ import sys
 TOOLS = pathlib.Path(__file__).resolve().parent.parent / ".tools"
 sys.path.insert(0, str(TOOLS.parent / "python"))
 
+# exit code by which run.py counts a flow apart from those that passed
+NOT_RUN = 77
+
 
 def program(name):
     """The path of the program, from `.tools` or the search path; ends the flow with a note when there is none."""
@@ -16,7 +19,7 @@ def program(name):
     found = str(own) if own.exists() else shutil.which(name)
     if not found:
         print(f"  NOTE  {name} is neither in {TOOLS.name} nor on the path: not run (scripts/setup tools)")
-        sys.exit(0)
+        sys.exit(NOT_RUN)
     return found
 
 
