@@ -8,14 +8,14 @@ use arbor_store::Collection;
 use arbor_txn::View;
 
 use super::access::{Plans, Solution};
-use super::build::Slots;
+use super::build::{Slots, rows};
 use super::cache::{CachedPlan, CollectionState, PlanCache, REPLAN_FACTOR, details};
 use super::choose;
 use super::query::Query;
 use super::shape::ShapeHash;
 use super::trial::{Contender, Trial, WORKS_MAX};
 use crate::explain::filter_doc;
-use crate::operator::{Examined, Operator, int, pattern_doc};
+use crate::operator::{Detail, Examined, Operator, int, pattern_doc};
 use crate::{Database, Interrupt, Result};
 
 /// A plan may be the best one when at its best it costs less than this many times what another one costs at its worst.
@@ -82,9 +82,28 @@ impl<'d> Decider<'d> {
     pub(crate) fn decide(&self, query: &Query, slots: &mut Slots) -> Result<Decision> {
         let plans = choose::plan(self.view, self.collection, query)?;
         match rivals(&plans, self.trial_cost_min) {
-            rivals if rivals.len() < 2 => Ok(Decision::untried(plans)),
+            rivals if rivals.len() < 2 => {
+                if plans.costs.len() > 1 {
+                    self.note(&plans, query)?;
+                }
+                Ok(Decision::untried(plans))
+            }
             rivals => self.by_trial(&plans, rivals, query, slots),
         }
+    }
+
+    /// Shows a decision by statistics in `$planCacheStats`.
+    fn note(&self, plans: &Plans, query: &Query) -> Result<()> {
+        let Some(cache) = self.cache.filter(|cache| cache.is_news(self.collection, query)) else { return Ok(()) };
+        let (shape, key) = hashes(query, plans);
+        let state = CollectionState::of(self.view, self.collection)?;
+        let works = plans.costs.first().map_or(0.0, |cost| cost.most().min(1e15)) as u64;
+        let plan = rows(&plans.winner, query, &mut Slots::default()).explain(Detail::Plan);
+        let none = ArrayBuf::new();
+        let entry =
+            CachedPlan::new(shape, plans.winner.name(), works, state, details(&asked(query), &plan, &none, &none));
+        cache.keep(&self.collection.namespace, key, entry.untried());
+        Ok(())
     }
 
     fn by_trial(&self, plans: &Plans, mut rivals: Vec<usize>, query: &Query, slots: &mut Slots) -> Result<Decision> {
@@ -196,15 +215,19 @@ pub(crate) fn trial_docs(tried: &[TrialResult]) -> ArrayBuf {
     docs
 }
 
-fn remembered(query: &Query, judged: &[Judged]) -> DocBuf {
-    let asked = DocBuf::new()
+/// `createdFromQuery`.
+fn asked(query: &Query) -> DocBuf {
+    DocBuf::new()
         .with("query", &filter_doc::of_filter(&query.filter))
         .with("sort", &query.sort.as_ref().map(pattern_doc).unwrap_or_default())
-        .with("projection", &query.projection.as_ref().map(|shown| shown.spec.clone()).unwrap_or_default());
+        .with("projection", &query.projection.as_ref().map(|shown| shown.spec.clone()).unwrap_or_default())
+}
+
+fn remembered(query: &Query, judged: &[Judged]) -> DocBuf {
     let lowest = judged.first().map_or(1.0, |best| best.cost);
     let tried: Vec<TrialResult> = judged.iter().map(|one| one.shown(lowest)).collect();
     let stats = trial_docs(&tried);
     let scores: ArrayBuf = tried.iter().map(|one| one.score).collect();
     let plan = judged.first().map(|best| best.contender.plan()).unwrap_or_default();
-    details(&asked, &plan, &stats, &scores)
+    details(&asked(query), &plan, &stats, &scores)
 }

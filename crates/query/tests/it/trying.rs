@@ -71,7 +71,7 @@ fn rows_of_a_trial_come_once_and_in_order() {
 #[test]
 fn what_won_is_remembered_by_shape_until_the_collection_changes() {
     let rig = filled(false);
-    let stats = |rig: &Rig| rig.database.plan_cache.stats(&rig.ns);
+    let stats = |rig: &Rig| rig.database.plan_cache.stats(&rig.database.store.collection(&rig.ns).unwrap());
     let sort = doc("sorted", 1i32);
     let (seven, three) =
         (DocBuf::new().with("rare", 7i32).with("odd", 1i32), DocBuf::new().with("rare", 3i32).with("odd", 1i32));
@@ -88,10 +88,11 @@ fn what_won_is_remembered_by_shape_until_the_collection_changes() {
     assert_eq!(stats(&rig).len(), 2);
     let explained = rig.explain(spec(&rig, &three, &sort, 20));
     assert_eq!(at(&explained, "queryPlanner.planCacheKey").to_string(), entry.get("planCacheKey").unwrap().to_string());
-    // an index more is another choice
+    // an index more is another choice, and what was chosen without it is not shown any more
     rig.index("odd");
+    assert!(stats(&rig).is_empty());
     rig.run(&spec(&rig, &seven, &sort, 20));
-    assert_eq!(stats(&rig).len(), 3);
+    assert_eq!(stats(&rig).len(), 1);
     rig.database.plan_cache.clear(&rig.ns, None);
     assert!(stats(&rig).is_empty());
 }
@@ -103,7 +104,7 @@ fn a_remembered_plan_that_does_badly_is_tried_again() {
     let seven = DocBuf::new().with("rare", 7i32).with("odd", 1i32);
     rig.run(&spec(&rig, &seven, &sort, 20));
     let plan = |rig: &Rig| {
-        let entry = rig.database.plan_cache.stats(&rig.ns).remove(0);
+        let entry = rig.database.plan_cache.stats(&rig.database.store.collection(&rig.ns).unwrap()).remove(0);
         at(&entry, "cachedPlan.inputStage.indexName").to_string()
     };
     assert_eq!(plan(&rig), "\"sorted\"");
@@ -123,5 +124,12 @@ fn a_value_for_each_field_of_a_unique_index_needs_no_trial() {
     let explained = rig.explain(rig.find_spec(&filter));
     assert_eq!(plan_name(&explained), "odd,rare,sorted", "{}", explained.as_doc());
     assert_eq!(rig.run(&rig.find_spec(&filter)).len(), 0);
-    assert_eq!(rig.database.plan_cache.stats(&rig.ns).len(), 0);
+    // there was no other plan to choose
+    assert!(rig.database.plan_cache.stats(&rig.database.store.collection(&rig.ns).unwrap()).is_empty());
+    rig.database.settings.trial_cost_min = f64::INFINITY;
+    let both = DocBuf::new().with("rare", 7i32).with("sorted", 7i32);
+    (0..2).for_each(|_| drop(rig.run(&rig.find_spec(&both))));
+    let noted = rig.database.plan_cache.stats(&rig.database.store.collection(&rig.ns).unwrap());
+    assert_eq!(noted.len(), 1);
+    assert_eq!(at(&noted[0], "isActive").to_string(), "false");
 }

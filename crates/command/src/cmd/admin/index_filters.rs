@@ -126,6 +126,7 @@ fn shape_of(query: &FilteredQuery<'_>) -> Result<ShapeHash> {
 /// `$planCacheStats`.
 pub(crate) fn plans(call: &Call<'_>, namespace: &Namespace) -> Vec<DocBuf> {
     let host = format!("{}:{}", arbor_protocol::process::host_name(), call.server.options.port);
-    let entries = call.database().plan_cache.stats(namespace);
+    let Some(collection) = call.database().store.collection(namespace) else { return Vec::new() };
+    let entries = call.database().plan_cache.stats(&collection);
     entries.into_iter().map(|entry| entry.with("host", &host)).collect()
 }

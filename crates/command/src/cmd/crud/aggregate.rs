@@ -4,6 +4,7 @@ use arbor_auth::UserName;
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, USER_SIZE_MAX, ValueRef};
 use arbor_protocol::arguments::{Field, is_present, present};
 use arbor_protocol::read_concern::Level;
+use arbor_protocol::request::NO_USER;
 use arbor_query::{AggregateSpec, BatchLimit, Cursor, QueryShape, Verbosity};
 use arbor_store::Namespace;
 
@@ -254,7 +255,7 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let statistics = collection_statistics(call, &spec.namespace, &coll_stats.unwrap_or_default())?;
             of_shard(call, vec![statistics], "ns")?
         }
-        ("$planCacheStats", false) => plans(call, &spec.namespace, options)?,
+        ("$planCacheStats", false) => of_shard(call, plans(call, &spec.namespace, options)?, "host")?,
         ("$listClusterCatalog", true) => list_collections::cluster_catalog(call, call.field(name), options)?,
         ("$listClusterCatalog", false) => {
             let text = "$listClusterCatalog must be run against the database with {aggregate: 1}, not a collection";
@@ -299,7 +300,10 @@ fn sessions(call: &Call<'_>, stage: Field<'_>, options: ValueRef<'_>, is_at_home
             "allUsers" => all = field.strict_bool(value)?,
             "users" => {
                 let named: ArrayBuf = field.array(value)?.iter().filter(|user| is_present(*user)).collect();
-                let digest = |doc| UserName::read(ValueRef::Document(doc), call.db).map(|name| name.digest());
+                let digest = |doc: Doc<'_>| match (doc.get("user"), doc.get("db")) {
+                    (Some(ValueRef::String("")), Some(ValueRef::String(""))) => Ok(NO_USER),
+                    _ => UserName::read(ValueRef::Document(doc), call.db).map(|name| name.digest()),
+                };
                 let named = field.documents((&named).into())?.into_iter().map(digest);
                 users = Some(named.collect::<arbor_protocol::Result<Vec<_>>>()?);
             }
