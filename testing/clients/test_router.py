@@ -361,6 +361,41 @@ def test_commands_for_the_whole_cluster(cluster, routed):
     assert checked["apiVersionErrors"] == []
     assert admin.command("getDefaultRWConcern")["ok"] == 1
     assert code_of(lambda: admin.command("commitTransaction")) == 125
+    for name in ("top", "lockInfo", "replSetGetConfig", "autoCompact"):
+        assert code_of(lambda: admin.command(name)) == 59, name
+
+
+def test_options_are_read_as_one_server_reads_them(routed):
+    db = routed["options"]
+    routed.admin.command("shardCollection", "options.c", key={"_id": "hashed"})
+    db.c.insert_many([{"_id": n, "text": "x" * 1000} for n in range(50)])
+    for yes in (bson.Decimal128("NaN"), bson.Decimal128("0.1"), 1.5, True):
+        listed = routed.admin.command("listDatabases", nameOnly=yes)
+        assert "totalSize" not in listed and all(list(one) == ["name"] for one in listed["databases"])
+    assert code_of(lambda: routed.admin.command("listDatabases", nameOnly="x")) == 14
+    assert routed.admin.command("listDatabases", nameOnly=True, filter={"sizeOnDisk": {"$gte": 0}})["databases"] == []
+    assert code_of(lambda: db.command("killCursors", "c", cursors=[bson.Int64(5)], readConcern={"level": "majority"})) == 72
+    assert db.command("find", "c", readConcern={"level": "majority"})["ok"] == 1
+    plain, scaled = db.command("dbStats"), db.command("dbStats", scale=1024)
+    assert 1000 < plain["avgObjSize"] == scaled["avgObjSize"] and scaled["dataSize"] < plain["dataSize"]
+    db.source.insert_one({"_id": 1})
+    db.source.aggregate([{"$merge": {"into": {"db": "", "coll": "merged"}}}])
+    db.source.aggregate([{"$merge": {"into": {"db": "", "coll": "c"}}}])
+    assert db.merged.count_documents({}) == 1 and db.c.count_documents({}) == 50
+    assert routed.nowhere.command("dropDatabase").get("dropped") is None
+    assert db.command("dropDatabase")["dropped"] == "options"
+
+
+def test_the_plans_of_each_shard_are_shown(routed):
+    db = routed.plans
+    routed.admin.command("shardCollection", "plans.c", key={"_id": "hashed"})
+    db.c.insert_many([{"_id": n, "a": n, "b": n} for n in range(100)])
+    db.c.create_indexes([pymongo.IndexModel("a"), pymongo.IndexModel("b")])
+    list(db.c.find({"a": 5, "b": 5}))
+    entries = list(db.c.aggregate([{"$planCacheStats": {}}]))
+    assert {entry["shard"] for entry in entries} == {"s0", "s1"} and len({entry["host"] for entry in entries}) == 2
+    db.command("planCacheClear", "c")
+    assert list(db.c.aggregate([{"$planCacheStats": {}}])) == []
 
 
 def test_a_shard_restarts(cluster, routed):

@@ -332,7 +332,12 @@ impl Commands {
         }
         match &self.router {
             None => self.resolve_concerns(info, &mut generic)?,
-            Some(_) => generic.cluster_time.iter().try_for_each(|shown| self.advance_time(*shown))?,
+            Some(_) => {
+                if info.name != "getMore" && !generic.is_in_transaction() {
+                    generic.read_concern.check_level(info)?;
+                }
+                generic.cluster_time.iter().try_for_each(|shown| self.advance_time(*shown))?;
+            }
         }
         // the shards check what a router passes on
         // routers change chunks by transactions

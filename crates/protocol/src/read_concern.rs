@@ -112,13 +112,19 @@ impl ReadConcern {
 
     /// Errors: the command reads nothing of the kind, or the time has not come. `now` is the cluster's time.
     pub fn check_on_member(self, info: &CommandInfo, now: u64) -> Result<()> {
+        self.check_level(info)?;
+        self.check_times(now)
+    }
+
+    /// Errors: the command reads nothing of the kind.
+    pub fn check_level(self, info: &CommandInfo) -> Result<()> {
         if let Some(level) = self.level.filter(|level| !is_supported(info, *level)) {
             let (command, level) = (info.name, level.name());
             return Err(invalid(format!(
                 "Command {command} does not support {{ readConcern: {{ level: \"{level}\" }} }}"
             )));
         }
-        self.check_times(now)
+        Ok(())
     }
 
     /// Errors: a time has not come.

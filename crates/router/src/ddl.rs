@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arbor_auth::{Action, Target};
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
+use arbor_protocol::arguments::{Field, is_present};
 
 use crate::catalog::{Routing, versioned};
 use crate::chunks::serves;
@@ -156,6 +157,7 @@ impl Request<'_> {
         }
         let guard = self.lock(db)?;
         self.catalog().forget_database(db);
+        let known = self.catalog().database(db, interrupt)?.is_some();
         let prefix = format!("{db}.");
         for collection in self.catalog().read("collections", &DocBuf::new(), "_id", interrupt)? {
             let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
@@ -171,20 +173,23 @@ impl Request<'_> {
         self.catalog().delete("databases", &DocBuf::new().with("_id", db), interrupt)?;
         self.catalog().forget_database(db);
         drop(guard);
-        Ok(Answer::Reply(DocBuf::new().with("dropped", db)))
+        let reply = DocBuf::new();
+        Ok(Answer::Reply(if known { reply.with("dropped", db) } else { reply.with("info", "database does not exist") }))
     }
 
     pub(crate) fn list_databases(&self) -> Result<Answer> {
-        let authorized =
-            self.body().get("authorizedDatabases").map(|_| fields::is_true(self.body(), "authorizedDatabases"));
+        let flag = |name| -> Result<Option<bool>> {
+            let given = self.body().get(name).filter(|value| is_present(*value));
+            Ok(given.map(|value| Field::new("listDatabases", name).bool(value)).transpose()?)
+        };
+        let (authorized, names_only) = (flag("authorizedDatabases")?, flag("nameOnly")? == Some(true));
         let all = self.permits(Target::Cluster, Action::ListDatabases);
         if !all && authorized == Some(false) {
             return Err(Error::new(Code::UNAUTHORIZED, "not authorized on the cluster to execute listDatabases"));
         }
         let all = all && authorized != Some(true);
-        let names_only = fields::is_true(self.body(), "nameOnly");
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        let command = fields::without(self.plain().as_doc(), &["nameOnly", "authorizedDatabases"]);
+        let command = fields::without(self.plain().as_doc(), &["authorizedDatabases"]);
         let config = self.catalog().config.clone();
         let mut commands: Vec<(Arc<Shard>, DocBuf)> =
             shards.iter().map(|shard| (shard.clone(), command.clone())).collect();
@@ -238,7 +243,13 @@ impl Request<'_> {
             reply.append(name, sum(name) as i64);
         }
         let objects = sum("objects");
-        reply.append("avgObjSize", if objects > 0.0 { sum("dataSize") / objects } else { 0.0 });
+        // the sizes are in the scale that was given, the average is in bytes
+        let of_one = |(_, own): &(Arc<Shard>, DocBuf)| {
+            let own = own.as_doc();
+            fields::number(own, "avgObjSize").zip(fields::number(own, "objects")).map(|(average, n)| average * n)
+        };
+        let bytes: f64 = replies.iter().filter_map(of_one).sum();
+        reply.append("avgObjSize", if objects > 0.0 { bytes / objects } else { 0.0 });
         for name in ["dataSize", "storageSize"] {
             reply.append(name, sum(name));
         }

@@ -105,6 +105,26 @@ const OF_CONFIG: &[&str] = &[
     "usersInfo",
 ];
 
+/// Commands that MongoDB's router does not know either.
+const OF_SERVERS: &[&str] = &[
+    "applyOps",
+    "autoCompact",
+    "lockInfo",
+    "replSetFreeze",
+    "replSetGetConfig",
+    "replSetGetRBID",
+    "replSetHeartbeat",
+    "replSetInitiate",
+    "replSetMaintenance",
+    "replSetReconfig",
+    "replSetResizeOplog",
+    "replSetStepDown",
+    "replSetStepUp",
+    "replSetSyncFrom",
+    "replSetAbortPrimaryCatchUp",
+    "top",
+];
+
 /// Commands that all members of the cluster run.
 const OF_ALL: &[&str] = &["fsync", "fsyncUnlock", "setClusterParameter", "setFeatureCompatibilityVersion"];
 
@@ -202,6 +222,9 @@ impl Request<'_> {
             "validateDBMetadata" => self.validate_metadata(),
             _ => match self.administer(name)? {
                 Some(reply) => Ok(Answer::Reply(reply)),
+                None if OF_SERVERS.contains(&name) => {
+                    Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")))
+                }
                 None => {
                     let text = format!("{name} is not supported by the router");
                     Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text))

@@ -39,6 +39,7 @@ pub(crate) fn number_of(value: ValueRef<'_>) -> Option<f64> {
         ValueRef::Int32(value) => Some(value.into()),
         ValueRef::Int64(value) => Some(value as f64),
         ValueRef::Double(value) => Some(value),
+        ValueRef::Decimal128(value) => Some(value.to_f64()),
         _ => None,
     }
 }

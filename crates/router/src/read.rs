@@ -655,7 +655,7 @@ pub(crate) fn others(db: &str, stages: Array<'_>) -> Vec<(String, String)> {
                 Some((fields::string(spec, "db").unwrap_or(db).to_owned(), name.to_owned()))
             }
             Some(ValueRef::Document(inner)) => {
-                let inner_db = fields::string(inner, "db").unwrap_or(db);
+                let inner_db = fields::string(inner, "db").filter(|own| !own.is_empty()).unwrap_or(db);
                 fields::string(inner, "coll").map(|name| (inner_db.to_owned(), name.to_owned()))
             }
             _ => None,
