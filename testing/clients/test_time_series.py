@@ -4,9 +4,12 @@ import datetime
 import random
 import time
 
+import pymongo
 import pytest
 from bson import ObjectId
 from pymongo.errors import BulkWriteError, OperationFailure
+
+from arbor_process import Arbor
 
 BEGIN = datetime.datetime(2026, 1, 1)
 
@@ -304,3 +307,77 @@ def test_out_writes_a_time_series(db, series):
     assert code_of(lambda: out({}, into="plain", timeseries=fields)) == 7268700
     listed = db.list_collection_names()
     assert not [name for name in listed if "tmp.agg_out" in name], listed
+
+
+def test_partial_indexes_over_measurements(db, series):
+    series.insert_many([{"t": at(i * 3600), "m": {"on": i % 2 == 0, "id": i % 5}, "v": i} for i in range(200)])
+    made = db.command("createIndexes", "s", indexes=[
+        {"key": {"m.id": 1}, "name": "of_meta", "partialFilterExpression": {"m.on": True}},
+        {"key": {"v": 1}, "name": "of_value", "partialFilterExpression": {"v": {"$gt": 100}}},
+        {"key": {"t": 1}, "name": "of_time", "partialFilterExpression": {"t": {"$gt": at(100 * 3600)}, "m.on": True}},
+    ])
+    assert (made["numIndexesBefore"], made["numIndexesAfter"]) == (1, 4)
+    listed = {index["name"]: index for index in series.list_indexes()}
+    assert listed["of_meta"]["partialFilterExpression"] == {"m.on": True} and listed["of_meta"]["key"] == {"m.id": 1}
+    assert listed["of_value"]["partialFilterExpression"] == {"v": {"$gt": 100}}
+    assert "originalSpec" not in listed["of_value"]
+    of_buckets = {index["name"]: index for index in db["system.buckets.s"].list_indexes()}
+    assert of_buckets["of_meta"]["partialFilterExpression"] == {"$and": [{"meta.on": {"$eq": True}}]}
+    for query in ({"m.id": 2, "m.on": True}, {"m.id": 2}, {"m.id": 2, "m.on": False}, {"t": {"$gt": at(150 * 3600)}, "m.on": True},
+                  {"t": {"$gt": at(50 * 3600)}, "m.on": True}, {"v": {"$gt": 150}}):
+        expected = sorted(d["v"] for d in series.find(query).hint([("$natural", 1)]))
+        assert sorted(d["v"] for d in series.find(query)) == expected, query
+    plan, _ = stages_of(db.command("explain", {"find": "s", "filter": {"m.id": 2, "m.on": True}}, verbosity="queryPlanner"))
+    assert "of_meta" in str(plan)
+    series.insert_one({"t": at(0), "m": {"on": True, "id": 99}, "v": 1})
+    assert series.count_documents({"m.id": 99, "m.on": True}) == 1 and series.delete_many({"m.id": 99}).deleted_count == 1
+    assert db.validate_collection("s", full=True)["valid"]
+    assert code_of(lambda: series.create_index("v", name="x", partialFilterExpression={"v": {"$ne": 1}})) == 67
+    series.drop_index("of_value")
+
+
+def test_measurements_of_some_owners_expire(tmp_path):
+    flags = ["--setParameter", "ttlMonitorSleepSecs=1"]
+    with Arbor(tmp_path / "data", flags) as arbor, pymongo.MongoClient(arbor.uri) as client:
+        db = client.ttl
+        series = db.create_collection("s", timeseries={"timeField": "t", "metaField": "m"})
+        now = datetime.datetime.now(datetime.timezone.utc)
+        old = now - datetime.timedelta(days=2)
+        series.insert_many([{"t": t, "m": m} for t in (old, now) for m in ("short", "long")])
+        keep_long = {"expireAfterSeconds": 3600, "partialFilterExpression": {"m": "short"}}
+        for key, options in (("t", {"expireAfterSeconds": 1}), ("m", keep_long), ("v", keep_long),
+                             ("t", {**keep_long, "partialFilterExpression": {"m": "short", "v": 1}})):
+            assert code_of(lambda: series.create_index(key, name="bad", **options)) == 72
+        series.create_index("t", name="expiring", **keep_long)
+        begin = time.monotonic()
+        while series.count_documents({"m": "short"}) > 1:
+            assert time.monotonic() - begin < 60
+            time.sleep(0.1)
+        assert series.count_documents({"m": "long"}) == 2 and series.count_documents({}) == 3
+        db.command("collMod", "s", index={"name": "expiring", "expireAfterSeconds": 7200})
+        assert [index.get("expireAfterSeconds") for index in series.list_indexes()] == [None, 7200]
+
+
+def test_a_collation_of_a_time_series(db, series):
+    own = {"locale": "en", "strength": 2}
+    folded = db.create_collection("folded", timeseries={"timeField": "t", "metaField": "m"}, collation=own)
+    docs = [{"t": at(i), "m": m, "v": m} for i, m in enumerate(["a", "A", "b"])]
+    folded.insert_many(docs)
+    series.insert_many(docs)
+    for collection in (folded, series):
+        for collation, n in ((own, 2), ({"locale": "simple"}, 1)):
+            for query in ({"m": "a"}, {"v": "a"}):
+                assert len(list(collection.find(query).collation(collation))) == n
+                assert collection.count_documents(query, collation=collation) == n
+                assert len(list(collection.aggregate([{"$match": query}], collation=collation))) == n
+            assert len(collection.distinct("m", collation=collation)) == 4 - n
+    assert folded.count_documents({"m": "a"}) == 2 and folded.distinct("m") == ["a", "b"] and series.count_documents({"m": "a"}) == 1
+    listed = db.command("listCollections", filter={"name": "folded"})["cursor"]["firstBatch"][0]
+    assert listed["options"]["collation"]["strength"] == 2
+    assert next(iter(folded.list_indexes()))["collation"]["strength"] == 2
+    db.command("collMod", "folded", timeseries={"granularity": "minutes"})
+    assert folded.count_documents({"m": "A"}) == 2
+    assert folded.delete_many({"m": "a"}).deleted_count == 2 and [d["m"] for d in folded.find()] == ["b"]
+    db.create_collection("view", viewOn="folded", pipeline=[], collation=own)
+    assert len(list(db["view"].find({"m": "B"}))) == 1
+    assert code_of(lambda: list(db["view"].find().collation({"locale": "simple"}))) == 167

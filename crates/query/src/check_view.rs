@@ -1,6 +1,6 @@
 //! Which pipelines may be the definition of a view.
 
-use arbor_bson::{Array, ArrayBuf, Doc, ValueRef};
+use arbor_bson::{Array, Doc, ValueRef};
 use arbor_lang::{Code, text};
 use arbor_store::{Namespace, ViewDefinition};
 
@@ -18,7 +18,7 @@ pub fn check_view(scope: &Scope<'_>, view: &ViewDefinition) -> Result<()> {
         return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message));
     }
     let collation = view.collation.clone();
-    let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new(), collation };
+    let over = ResolvedView { collation, ..ResolvedView::plain(&view.view_on) };
     Pipeline::parse_to_keep(scope, &over.spec(&view.pipeline)).map(drop)
 }
 

@@ -36,7 +36,7 @@ impl Foreign {
         }
         let store = names.store();
         match Source::of(store, namespace).as_view(store, namespace)? {
-            Some(view) if view.collation != *collation => Err(other_collation(namespace)),
+            Some(view) if view.collation != *collation && !view.takes_collation => Err(other_collation(namespace)),
             Some(view) => {
                 let collection = names.collection(&view.namespace)?;
                 Ok(Foreign { collection, stages: view.stages, ..Foreign::none() })

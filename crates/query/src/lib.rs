@@ -89,6 +89,6 @@ pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,
 };
-pub use time_series::{bucket_options, create as create_time_series};
+pub use time_series::{bucket_filter, bucket_options, create as create_time_series, is_about_meta};
 pub use validator::{check_validator, count_mismatches};
 pub use write::{delete, expire, expire_clustered, find_and_modify, insert, update};

@@ -215,6 +215,17 @@ pub enum ExplainSpec<'a> {
 }
 
 impl ExplainSpec<'_> {
+    /// The collation of a statement that reads.
+    pub(crate) fn collation(&self) -> Option<&Collation> {
+        match self {
+            ExplainSpec::Find(spec) => spec.collation.as_ref(),
+            ExplainSpec::Count(spec) => spec.collation.as_ref(),
+            ExplainSpec::Distinct(spec) => spec.collation.as_ref(),
+            ExplainSpec::Aggregate(spec) => spec.collation.as_ref(),
+            ExplainSpec::Update(_) | ExplainSpec::Delete(_) | ExplainSpec::FindAndModify(_) => None,
+        }
+    }
+
     pub fn namespace(&self) -> &Namespace {
         match self {
             ExplainSpec::Find(spec) => &spec.namespace,

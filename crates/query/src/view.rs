@@ -15,19 +15,22 @@ pub(crate) struct ResolvedView {
     pub namespace: Namespace,
     /// The stages of all views on the way, the innermost first.
     pub stages: ArrayBuf,
-    /// The collation of the view, which no statement over it can change.
+    /// The collation of the view.
     pub collation: Collation,
+    /// It is a time series: a statement may have a collation of its own, which it may not over another view.
+    pub takes_collation: bool,
 }
 
 impl ResolvedView {
     /// Wraps a collection that is read like a view and is none.
     pub(crate) fn plain(namespace: &Namespace) -> ResolvedView {
-        ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
+        let (stages, collation) = (ArrayBuf::new(), Collation::simple());
+        ResolvedView { namespace: namespace.clone(), stages, collation, takes_collation: false }
     }
 
     /// Resolves a view to its underlying collection.
     pub(crate) fn of(store: &Store, mut view: Arc<ViewDefinition>) -> Result<ResolvedView> {
-        let collation = view.collation.clone();
+        let (collation, takes_collation) = (view.collation.clone(), view.is_time_series());
         let mut on_way = Vec::new();
         loop {
             on_way.push(view.clone());
@@ -43,14 +46,15 @@ impl ResolvedView {
             let message = format!("View pipeline exceeds maximum size; maximum size is {USER_SIZE_MAX}");
             return Err(Error::new(Code::VIEW_PIPELINE_MAX_SIZE_EXCEEDED, message));
         }
-        Ok(ResolvedView { namespace: view.view_on.clone(), stages, collation })
+        Ok(ResolvedView { namespace: view.view_on.clone(), stages, collation, takes_collation })
     }
 
-    /// Errors: `OptionNotSupportedOnView` for a statement over the view `namespace` with another collation.
-    pub(crate) fn check_collation(&self, namespace: &Namespace, asked: Option<&Collation>) -> Result<()> {
+    /// Returns the collation of a statement over the view `namespace`. Errors: `OptionNotSupportedOnView` for another one than the view's.
+    pub(crate) fn collation_for(&self, namespace: &Namespace, asked: Option<&Collation>) -> Result<Collation> {
         match asked {
+            Some(asked) if self.takes_collation => Ok(asked.clone()),
             Some(asked) if *asked != self.collation => Err(other_collation(namespace)),
-            _ => Ok(()),
+            _ => Ok(self.collation.clone()),
         }
     }
 

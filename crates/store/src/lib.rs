@@ -56,7 +56,7 @@ pub use index::geo_keys::GeoKeys;
 pub use index::key_pattern::INDEX_FIELDS_MAX;
 pub use index::keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use index::partial::PartialFilter;
-pub use index::spec::IndexSpec;
+pub use index::spec::{IndexSpec, ORIGINAL as ORIGINAL_SPEC};
 pub use index::text_keys::{TextKeys, prefix as text_prefix, text_key, text_score};
 pub use index::usage::{CollectionUsage, Usage};
 pub use index::wildcard::Wildcard;

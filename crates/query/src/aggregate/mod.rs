@@ -69,9 +69,9 @@ pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interr
         _ => {}
     }
     if let Some(view) = source.as_view(&scope.store, &spec.namespace)? {
-        view.check_collation(&spec.namespace, spec.collation.as_ref())?;
+        let collation = Some(view.collation_for(&spec.namespace, spec.collation.as_ref())?);
         let stages = view.followed_by(spec.pipeline.iter());
-        let (namespace, collation) = (view.namespace, Some(view.collation));
+        let namespace = view.namespace;
         let behind = AggregateSpec { namespace, collation, pipeline: stages.as_array(), ..spec.clone() };
         return Ok(aggregate(scope, &behind, interrupt)?.named(spec.namespace.clone()));
     }

@@ -13,8 +13,8 @@ use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, T
 use crate::plan::{self, Decider, Decision, IndexAccess, Query, ShapeHash, Slots, Solution};
 use crate::read::{count_rows, counting_operator, query_of};
 use crate::{
-    Change, CountSpec, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result, Scope, UpdateSpec,
-    Verbosity,
+    AggregateSpec, Change, CountSpec, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result,
+    Scope, UpdateSpec, Verbosity,
 };
 
 /// `explainVersion`, `queryPlanner` and, from `executionStats` on, `executionStats` (of a pipeline: `stages`). The caller
@@ -30,7 +30,8 @@ pub fn explain(
     let explainer = Explainer { scope, verbosity, interrupt };
     if let Some(view) = scope.resolved_view(spec.namespace())? {
         let stages = view.explained_stages(spec)?;
-        return aggregate::explain(&explainer, &view.spec(&stages));
+        let collation = Some(view.collation_for(spec.namespace(), spec.collation())?);
+        return aggregate::explain(&explainer, &AggregateSpec { collation, ..view.spec(&stages) });
     }
     match spec {
         ExplainSpec::Find(spec) => explainer.whole(&spec.namespace, &query_of(scope, spec)?, &Shape::Rows),

@@ -33,9 +33,9 @@ pub fn count(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> 
 /// Nothing is in what does not exist.
 fn count_view(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     let Some(view) = scope.resolved_view(&spec.namespace)? else { return Ok(0) };
-    view.check_collation(&spec.namespace, spec.collation.as_ref())?;
+    let collation = Some(view.collation_for(&spec.namespace, spec.collation.as_ref())?);
     let stages = view.count_stages(spec);
-    let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
+    let behind = AggregateSpec { hint: spec.hint, collation, ..view.spec(&stages) };
     let counted = aggregate(scope, &behind, interrupt)?.all(interrupt)?;
     let count = counted.first().and_then(|doc| arbor_lang::number::exact_i64(doc.get("count")?));
     Ok(count.unwrap_or(0) as u64)

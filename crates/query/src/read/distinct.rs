@@ -48,10 +48,10 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
 /// Nothing is in what does not exist.
 fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
     let Some(view) = scope.resolved_view(&spec.namespace)? else { return Ok(ArrayBuf::new()) };
-    let mut values = Values { collation: view.collation.clone(), ..Values::default() };
-    view.check_collation(&spec.namespace, spec.collation.as_ref())?;
+    let collation = view.collation_for(&spec.namespace, spec.collation.as_ref())?;
+    let mut values = Values { collation: collation.clone(), ..Values::default() };
     let stages = view.distinct_stages(spec);
-    let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
+    let behind = AggregateSpec { hint: spec.hint, collation: Some(collation), ..view.spec(&stages) };
     let mut cursor = aggregate(scope, &behind, interrupt)?;
     let path = Path::of_input(spec.key)?;
     loop {

@@ -119,8 +119,8 @@ fn is_value(value: ValueRef<'_>) -> bool {
 
 fn find_in_view(scope: &Scope<'_>, spec: &FindSpec<'_>, view: &ResolvedView, interrupt: &Interrupt) -> Result<Cursor> {
     let stages = view.find_stages(spec)?;
-    view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let behind = AggregateSpec {
+        collation: Some(view.collation_for(&spec.namespace, spec.collation.as_ref())?),
         hint: spec.hint,
         let_variables: spec.let_variables,
         allow_disk_use: spec.allow_disk_use,

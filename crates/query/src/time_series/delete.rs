@@ -19,7 +19,7 @@ pub(crate) fn delete(
     spec: &DeleteSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<DeleteOutcome> {
-    let context = scope.context(&spec.namespace, None, spec.let_variables)?;
+    let context = scope.context(&series.buckets.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     super::refuse_in_transaction(scope, "delete from", &spec.namespace)?;
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;

@@ -16,12 +16,13 @@ mod update;
 
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_lang::Filter;
+use arbor_bson::{ArrayBuf, Doc, DocBuf};
 use arbor_lang::matcher::Node;
 use arbor_lang::time_series::{TimeSeriesOptions, Unpack, of_buckets};
-use arbor_store::{Collection, Created, Namespace, Store};
+use arbor_lang::{Collation, Filter};
+use arbor_store::{Collection, Created, Namespace, PartialFilter, Store};
 
+use crate::explain::filter_doc;
 use crate::plan::{Query, conjuncts};
 use crate::{Error, Result, Scope};
 
@@ -60,6 +61,20 @@ pub fn bucket_options(options: &TimeSeriesOptions, others: DocBuf) -> DocBuf {
     let key = DocBuf::new().with("_id", 1i32);
     let clustered = DocBuf::new().with("v", 2i32).with("key", &key).with("name", "_id_").with("unique", true);
     others.with("clusteredIndex", &clustered).with("timeseries", &options.to_doc())
+}
+
+/// Returns the `partialFilterExpression` of an index on buckets for that of an index on measurements: it holds for every bucket with a
+/// measurement for which `filter` holds. Errors: what no partial index takes.
+pub fn bucket_filter(options: &TimeSeriesOptions, filter: Doc<'_>, collation: &Collation) -> Result<DocBuf> {
+    let partial = PartialFilter::parse(filter, collation)?;
+    let nodes = Unpack::of(options).narrow(partial.filter().root());
+    Ok(filter_doc::of_node(&Node::And(nodes)))
+}
+
+/// Returns true if a filter is about the metaField alone.
+pub fn is_about_meta(options: &TimeSeriesOptions, filter: Doc<'_>, collation: &Collation) -> Result<bool> {
+    let partial = PartialFilter::parse(filter, collation)?;
+    Ok(Unpack::of(options).about_meta(partial.filter().root()).is_some())
 }
 
 /// Creates a time series with an index on meta and time. `bucket_options` are those of [`bucket_options`].

@@ -21,7 +21,7 @@ pub(crate) fn update(
     spec: &UpdateSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<UpdateOutcome> {
-    let context = scope.context(&spec.namespace, None, spec.let_variables)?;
+    let context = scope.context(&series.buckets.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     super::refuse_in_transaction(scope, "update", &spec.namespace)?;
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;

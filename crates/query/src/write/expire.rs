@@ -4,7 +4,7 @@
 //! is no date never expires. Documents go through the ordinary write path, found by a scan of the index.
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_store::{Index, Namespace};
+use arbor_store::{Collection, Index, Namespace};
 
 use super::delete::delete_all;
 use crate::plan::{ChosenIndex, Query};
@@ -23,7 +23,7 @@ pub fn expire(
     let held = scope.store.hold(namespace);
     let Some(collection) = held.as_deref() else { return Ok(0) };
     let Some(index) = collection.index(index) else { return Ok(0) };
-    let Some(filter) = expired(index, now_ms) else { return Ok(0) };
+    let Some(filter) = expired(collection, index, now_ms) else { return Ok(0) };
     let mut query = Query::parse(filter.as_doc(), None, &scope.context(namespace, Some(&index.collation), None)?)?;
     query.hint = Some(ChosenIndex::HiddenToo(index.name.clone()));
     query.limit = Some(documents_max);
@@ -54,11 +54,16 @@ pub fn expire_clustered(
 }
 
 /// The filter of the documents that have expired.
-fn expired(index: &Index, now_ms: i64) -> Option<DocBuf> {
+fn expired(collection: &Collection, index: &Index, now_ms: i64) -> Option<DocBuf> {
     let age_ms = index.expire_after_seconds?.saturating_mul(1000);
-    let [field] = index.key_pattern.as_slice() else { return None };
     let oldest = ValueRef::DateTime(now_ms.saturating_sub(age_ms));
-    let expired = DocBuf::new().with(&field.path, &DocBuf::new().with("$lte", oldest));
+    let until = DocBuf::new().with("$lte", oldest);
+    let expired = match (index.key_pattern.as_slice(), collection.time_series()) {
+        ([field], _) => DocBuf::new().with(&field.path, &until),
+        // the first and the last time of a bucket
+        ([one, other], Some(_)) => DocBuf::new().with(&one.path, &until).with(&other.path, &until),
+        _ => return None,
+    };
     match &index.partial {
         // a document may leave the index between the scan and its deletion
         Some(partial) => {

@@ -172,6 +172,11 @@ fn chosen(collection: &Collection, which: &IndexChosen, change: &IndexChange) ->
         }
     };
     match which {
+        // the records are in that order, without an index
+        IndexChosen::Key(key) if is_id && collection.clustered_index().is_some() => problem(
+            IndexProblem::NotFound,
+            format!("cannot find index {} for ns {}", key.as_doc(), collection.namespace),
+        ),
         _ if is_id && change.hidden.is_some() => problem(IndexProblem::BadValue, "can't hide _id index"),
         _ if is_id && change.expire_after_seconds.is_some() => invalid("the _id field does not support TTL indexes"),
         _ if is_id => invalid("the _id index cannot be changed"),
@@ -186,7 +191,8 @@ fn check(index: &Index, change: &IndexChange) -> Result<IndexChanged> {
     let mut changed = IndexChanged { hidden: flag(index.hidden, change.hidden), ..IndexChanged::default() };
     changed.prepare_unique = flag(index.prepare_unique, change.prepare_unique);
     if let Some(seconds) = change.expire_after_seconds {
-        if index.key_pattern.len() > 1 {
+        // that of a time series is over two fields of its buckets
+        if index.key_pattern.len() > 1 && index.expire_after_seconds.is_none() {
             return invalid("TTL indexes are single-field indexes, compound indexes do not support TTL");
         }
         if !(0..=i64::from(i32::MAX)).contains(&seconds) {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef, compare_docs};
-use arbor_lang::Collation;
 
 use crate::catalogue::change_collections::{COLLECTION_DROPPED, drop_collection};
 use crate::namespace::BUCKETS_PREFIX;
@@ -55,7 +54,7 @@ impl Store {
         catalogue.check_case(namespace.db())?;
         let mut txn = self.transactions.begin()?;
         let buckets = self.put_new_collection(&mut txn, &view_on, options)?;
-        let collation = Collation::simple();
+        let collation = buckets.collation.clone();
         let view = ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation };
         noting::put_view(&mut txn, &view, true);
         self.commit_change(txn, |catalogue| {
@@ -96,7 +95,7 @@ impl Store {
         let missing = || Error::NamespaceNotFound(namespace.clone());
         let buckets = self.buckets_of(namespace).ok_or_else(missing)?;
         let view_on = buckets.namespace.clone();
-        let collation = Collation::simple();
+        let collation = buckets.collation.clone();
         self.change_view(ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation })?;
         self.set_options(&buckets.namespace, options)
     }

@@ -20,7 +20,7 @@ pub struct PartialFilter {
 
 impl PartialFilter {
     /// `collation` is the index's.
-    pub(crate) fn parse(doc: Doc<'_>, collation: &Collation) -> Result<PartialFilter> {
+    pub fn parse(doc: Doc<'_>, collation: &Collation) -> Result<PartialFilter> {
         let context = Context { collation: collation.clone(), without_times: true, ..Context::new(0) };
         let filter = match Filter::parse(doc, &context) {
             Err(error) if error.code == TIME_UNAVAILABLE => {

@@ -17,8 +17,12 @@ use crate::{
     Wildcard,
 };
 
+/// Specification of an index on measurements as its client wrote it, kept with the index on buckets.
+pub const ORIGINAL: &str = "originalSpec";
+
 /// Options that are kept as they are and change nothing here.
 const INERT_OPTIONS: &[&str] = &[
+    ORIGINAL,
     "background",
     "storageEngine",
     "weights",
@@ -64,7 +68,8 @@ pub struct IndexSpec {
 fn flag(name: &str, value: ValueRef<'_>) -> Result<bool> {
     match value {
         ValueRef::Bool(flag) => Ok(flag),
-        ValueRef::Null | ValueRef::Undefined => Ok(false),
+        // those two take no null in place of nothing
+        ValueRef::Null | ValueRef::Undefined if !matches!(name, "unique" | "sparse") => Ok(false),
         other => match number(other) {
             Some(n) => Ok(n != 0.0),
             None => problem(
@@ -159,7 +164,8 @@ impl IndexSpec {
     fn check_together(&self) -> Result<()> {
         self.check_collation()?;
         let hashed = self.key_pattern.iter().filter(|field| field.kind == FieldKind::Hashed).count();
-        if self.expire_after_seconds.is_some() && self.key_pattern.len() > 1 {
+        // of a time series the one field is two of its buckets
+        if self.expire_after_seconds.is_some() && self.key_pattern.len() > 1 && self.doc.get(ORIGINAL).is_none() {
             return cannot("TTL indexes are single-field indexes, compound indexes do not support TTL");
         }
         if self.partial.is_some() && self.sparse {
@@ -508,6 +514,7 @@ mod tests {
         check(one("name", text("_id_")), BadValue, "reserved");
         check(one("nmae", ONE), InvalidOption, "'nmae' is not valid");
         check(one("unique", text("yes")), TypeMismatch, "not convertible to bool");
+        check(one("sparse", Value::Null), TypeMismatch, "not convertible to bool");
         check(one("v", Value::Int32(3)), CannotCreate, "v=3");
         check(one("expireAfterSeconds", text("x")), CannotCreate, "must be numeric");
         check(one("expireAfterSeconds", Value::Int32(-1)), CannotCreate, "acceptable range");

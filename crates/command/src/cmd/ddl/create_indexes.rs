@@ -21,8 +21,11 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         let text = format!("The 'name' field is a required property of an index specification: {shown}");
         return Err(Error::failed_to_parse(text));
     }
+    let mut own_indexes = 0;
     if let Some((buckets, own)) = crate::cmd::shared::time_series::specs_of_buckets(call, &namespace, &specs)? {
         (namespace, specs) = (buckets, own);
+        // the order of the buckets is none of a time series
+        own_indexes = 1;
     }
     let created = match call.scope().transaction() {
         Some(open) => open.create_indexes(&namespace, &specs)?,
@@ -36,7 +39,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         }
     };
     let reply = &mut call.reply;
-    reply.append("numIndexesBefore", created.before as i32).append("numIndexesAfter", created.after as i32);
+    let number = |all: usize| all.saturating_sub(own_indexes) as i32;
+    reply.append("numIndexesBefore", number(created.before)).append("numIndexesAfter", number(created.after));
     reply.append("createdCollectionAutomatically", created.created_collection);
     if created.before == created.after {
         reply.append("note", "all indexes already exist");

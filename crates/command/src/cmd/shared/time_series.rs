@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_lang::Collation;
 use arbor_lang::time_series::{TimeSeriesOptions, Unpack, of_buckets, of_measurements};
-use arbor_store::{Collection, IndexSelection, Namespace};
+use arbor_store::{Collection, IndexSelection, Namespace, ORIGINAL_SPEC};
 
 use crate::call::Call;
 use crate::cmd::diagnostics::coll_stats;
@@ -36,8 +37,10 @@ pub(crate) fn create(call: &mut Call<'_>, namespace: &Namespace, given: Doc<'_>)
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
             "collation" => {
-                if crate::cmd::shared::cursor_reply::collation(field, value)?.is_some_and(|own| !own.is_simple()) {
-                    return Err(Error::not_supported("a collation of a time-series collection"));
+                if let Some(own) =
+                    crate::cmd::shared::cursor_reply::collation(field, value)?.filter(|own| !own.is_simple())
+                {
+                    options.append(name, &own.to_doc());
                 }
             }
             "capped" | "autoIndexId" | "temp" if !field.bool(value)? => {}
@@ -133,23 +136,28 @@ pub(crate) fn index_specs(call: &Call<'_>, namespace: &Namespace) -> Result<Opti
     let shown = |spec: &DocBuf| -> Option<DocBuf> {
         let ValueRef::Document(key) = spec.get("key")? else { return None };
         let key = of_measurements(key, &options)?;
-        let with_key = |(name, value)| (name, if name == "key" { ValueRef::from(&key) } else { value });
-        Some(spec.as_doc().iter().map(with_key).collect())
+        let original = match spec.get(ORIGINAL_SPEC) {
+            Some(ValueRef::Document(original)) => original.get(PARTIAL),
+            _ => None,
+        };
+        let with_key = |(name, value)| match name {
+            "key" => Some((name, ValueRef::from(&key))),
+            PARTIAL => None,
+            ORIGINAL_SPEC => original.map(|filter| (PARTIAL, filter)),
+            _ => Some((name, value)),
+        };
+        Some(spec.as_doc().iter().filter_map(with_key).collect())
     };
     Ok(Some(buckets.indexes.iter().filter_map(|index| shown(&index.spec.doc)).collect()))
 }
 
 // ---- indexes
 
+const PARTIAL: &str = "partialFilterExpression";
+
 /// Options that an index on measurements may not have.
-const REFUSED: &[(&str, &str)] = &[
-    ("unique", "Unique"),
-    ("prepareUnique", "Unique"),
-    ("sparse", "Sparse"),
-    ("expireAfterSeconds", "TTL"),
-    ("partialFilterExpression", "Partial"),
-    ("wildcardProjection", "Wildcard"),
-];
+const REFUSED: &[(&str, &str)] =
+    &[("unique", "Unique"), ("prepareUnique", "Unique"), ("sparse", "Sparse"), ("wildcardProjection", "Wildcard")];
 
 /// The collection of buckets and the specifications as they are there. None: it is no time series.
 pub(crate) fn specs_of_buckets(
@@ -159,11 +167,11 @@ pub(crate) fn specs_of_buckets(
 ) -> Result<Option<(Namespace, Vec<DocBuf>)>> {
     let Some(buckets) = call.database().store.buckets_of(namespace) else { return Ok(None) };
     let options = options_of(&buckets)?;
-    let specs = specs.iter().map(|spec| spec_of_buckets(spec, &options)).collect::<Result<_>>()?;
+    let specs = specs.iter().map(|spec| spec_of_buckets(spec, &options, &buckets.collation)).collect::<Result<_>>()?;
     Ok(Some((buckets.namespace.clone(), specs)))
 }
 
-fn spec_of_buckets(spec: &DocBuf, options: &TimeSeriesOptions) -> Result<DocBuf> {
+fn spec_of_buckets(spec: &DocBuf, options: &TimeSeriesOptions, collation: &Collation) -> Result<DocBuf> {
     let given = |name: &str| !matches!(spec.get(name), None | Some(ValueRef::Bool(false)));
     if let Some((_, what)) = REFUSED.iter().find(|(name, _)| given(name)) {
         return Err(invalid(format!("{what} indexes are not supported on time-series collections")));
@@ -178,9 +186,29 @@ fn spec_of_buckets(spec: &DocBuf, options: &TimeSeriesOptions) -> Result<DocBuf>
     let own = of_buckets(key, options).ok_or_else(wrong)?;
     let part = |(path, value): (&str, ValueRef<'_>)| format!("{path}_{value}").replace('"', "");
     let name = key.iter().map(part).collect::<Vec<_>>().join("_");
+    let partial = match spec.get(PARTIAL) {
+        Some(ValueRef::Document(filter)) => Some(filter),
+        _ => None,
+    };
+    if given("expireAfterSeconds") {
+        let of_time = key.iter().map(|(path, _)| path).eq([options.time_field.as_str()]);
+        let of_meta = partial.map(|filter| arbor_query::is_about_meta(options, filter, collation)).transpose()?;
+        if !of_time || of_meta != Some(true) {
+            return Err(invalid("TTL indexes are not supported on time-series collections"));
+        }
+    }
     let mut changed = DocBuf::new().with("key", &own);
-    for (name, value) in spec.as_doc().iter().filter(|(name, _)| *name != "key") {
-        changed.append(name, value);
+    for (name, value) in spec.as_doc().iter().filter(|(name, _)| !matches!(*name, "key" | ORIGINAL_SPEC)) {
+        match partial.filter(|_| name == PARTIAL) {
+            Some(filter) => {
+                let of_buckets = arbor_query::bucket_filter(options, filter, collation)?;
+                if !of_buckets.as_doc().is_empty() {
+                    changed.append(name, &of_buckets);
+                }
+                changed.append(ORIGINAL_SPEC, spec);
+            }
+            None => drop(changed.append(name, value)),
+        }
     }
     if spec.get("name").is_none() {
         changed.append("name", &name);
