@@ -23,7 +23,12 @@ impl TextPredicate {
         for (name, value) in operand {
             match name {
                 "$search" => search = Some(string(name, value)?.to_owned()),
-                "$language" => language = Some(language_of(string(name, value)?)?),
+                "$language" => {
+                    language = match string(name, value)? {
+                        "" => None,
+                        given => Some(language_of(given)?),
+                    };
+                }
                 "$caseSensitive" => sensitivity.case = flag(name, value)?,
                 "$diacriticSensitive" => sensitivity.accents = flag(name, value)?,
                 _ => return Err(Error::bad_value("extra fields in $text")),
