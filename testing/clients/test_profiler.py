@@ -66,6 +66,16 @@ def test_level_two_records_every_operation(profiled):
     assert shown(failed, "errCode", "errName") == (2, "BadValue")
 
 
+def test_a_pipeline_that_is_read_to_its_end_says_so(profiled):
+    profiled.command({"profile": 2})
+    pipeline = [{"$match": {"a": 3}}]
+    list(profiled.c.aggregate(pipeline, batchSize=4))
+    list(profiled.c.aggregate(pipeline))
+    profiled.command({"profile": 0})
+    shown = [(one["op"], "cursorid" in one, one.get("cursorExhausted")) for one in recorded(profiled)]
+    assert shown == [("command", True, None), ("getmore", True, None), ("getmore", False, True), ("command", False, True)]
+
+
 def test_level_one_records_what_is_slow_or_what_the_filter_takes(profiled):
     profiled.command({"profile": 1, "slowms": 60_000})
     profiled.c.find_one({"a": 1})

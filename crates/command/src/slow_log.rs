@@ -228,7 +228,8 @@ impl Ended<'_> {
             append_work(doc, &work);
         }
         if let Some(returned) = self.plan.returned {
-            if self.plan.cursor_id == 0 && matches!(self.info.kind, Kind::Query | Kind::GetMore) {
+            let has_cursor = matches!(self.info.kind, Kind::Query | Kind::GetMore) || self.info.name == "aggregate";
+            if self.plan.cursor_id == 0 && has_cursor {
                 doc.append("cursorExhausted", true);
             }
             doc.append("nreturned", returned as i64);
