@@ -153,6 +153,7 @@ impl Commands {
         let reached = match given.w? {
             W::Number(copies @ 2..) => handle.reached(position, deadline, |held| held.len() as i64 >= copies),
             W::Mode(mode) => handle.reached(position, deadline, |held| config.is_satisfied_by(mode, held)),
+            W::Tags(tags) => handle.reached(position, deadline, |held| config.is_reached_by(tags.iter(), held)),
             W::Number(_) | W::Majority => true,
         };
         (!reached).then_some(Refused::TimeOver)

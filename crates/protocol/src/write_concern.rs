@@ -54,6 +54,39 @@ pub enum W<'a> {
     Majority,
     /// A write concern of the set's configuration, by its name.
     Mode(&'a str),
+    /// One that is written out as those of the configuration are.
+    Tags(Tags<'a>),
+}
+
+/// Tags of members, each with the number of its values that must have the write.
+#[derive(Clone, Copy, Debug)]
+pub struct Tags<'a>(Doc<'a>);
+
+impl PartialEq for Tags<'_> {
+    fn eq(&self, other: &Tags<'_>) -> bool {
+        self.0.as_bytes() == other.0.as_bytes()
+    }
+}
+
+impl Eq for Tags<'_> {}
+
+impl<'a> Tags<'a> {
+    fn read(field: Field<'_>, tags: Doc<'a>) -> Result<Tags<'a>> {
+        if tags.is_empty() {
+            return Err(Error::failed_to_parse("tagged write concern requires tags"));
+        }
+        for (_, value) in tags {
+            field
+                .integer(value)
+                .map_err(|_| Error::failed_to_parse("tags must be a single level document with only number values"))?;
+        }
+        Ok(Tags(tags))
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, i64)> {
+        let number = |value| Field::new("writeConcern", "w").integer(value).unwrap_or(0);
+        self.0.into_iter().map(move |(tag, value)| (tag, number(value)))
+    }
 }
 
 const MEMBERS_MAX: i64 = 50;
@@ -93,7 +126,7 @@ impl<'a> WriteConcernSpec<'a> {
 
     /// Returns what the concern means, given what a majority is and what is refused. A majority of one member has a write when it is on that member's disk, unless the client says otherwise.
     pub fn with(self, majority_is_journaled: bool, refused: Option<Refused>) -> WriteConcern {
-        let majority = matches!(self.w, Some(W::Majority | W::Mode(_)));
+        let majority = matches!(self.w, Some(W::Majority | W::Mode(_) | W::Tags(_)));
         WriteConcern {
             unacknowledged: self.w == Some(W::Number(0)) && self.journaled != Some(true),
             journaled: self.journaled.unwrap_or(majority && majority_is_journaled),
@@ -114,6 +147,7 @@ impl<'a> WriteConcernSpec<'a> {
             Some(W::Number(members)) => doc.append("w", members as i32),
             Some(W::Majority) => doc.append("w", "majority"),
             Some(W::Mode(mode)) => doc.append("w", mode),
+            Some(W::Tags(tags)) => doc.append("w", tags.0),
         };
         if let Some(journaled) = self.journaled {
             doc.append("j", journaled);
@@ -167,7 +201,8 @@ impl<'a> W<'a> {
                     ))),
                 }
             }
-            _ => Err(Error::failed_to_parse("w has to be a number or string")),
+            ValueRef::Document(tags) => Tags::read(field, tags).map(W::Tags),
+            _ => Err(Error::failed_to_parse("w has to be a number, string, or object")),
         }
     }
 }
@@ -198,6 +233,9 @@ mod tests {
             (DocBuf::new(), Ok(acknowledged)),
             (w(2i32), Err(2)),
             (w("dc1"), Err(2)),
+            (DocBuf::new().with("w", &w(2i32)), Ok(journaled)),
+            (DocBuf::new().with("w", &w("x")), Err(9)),
+            (DocBuf::new().with("w", &DocBuf::new()), Err(9)),
             (w(51i32), Err(9)),
             (w(-1i32), Err(9)),
             (w(true), Err(9)),

@@ -260,22 +260,35 @@ impl SetConfig {
     /// Returns true if the members can satisfy a write concern of the configuration; `None`: it has none of this name.
     pub fn can_satisfy(&self, mode: &str) -> Option<bool> {
         let (_, tags) = self.settings.modes.iter().find(|(name, _)| name == mode)?;
+        Some(self.can_reach(tags.iter().map(|(tag, count)| (tag.as_str(), *count))))
+    }
+
+    /// Returns true if the members have as many values of each tag.
+    pub fn can_reach<'t>(&self, tags: impl Iterator<Item = (&'t str, i64)>) -> bool {
+        self.have_values(tags, |member| !member.arbiter)
+    }
+
+    /// Returns true if these members have as many values of each tag.
+    pub fn is_reached_by<'t>(&self, tags: impl Iterator<Item = (&'t str, i64)>, holders: &[MemberId]) -> bool {
+        self.have_values(tags, |member| holders.iter().any(|holder| i64::from(holder.0) == member.id))
+    }
+
+    fn have_values<'t>(
+        &self,
+        mut tags: impl Iterator<Item = (&'t str, i64)>,
+        is_counted: impl Fn(&Member) -> bool,
+    ) -> bool {
         let values = |tag: &str| {
-            let own = self.members.iter().filter(|member| !member.arbiter).flat_map(|member| &member.tags);
+            let own = self.members.iter().filter(|member| is_counted(member)).flat_map(|member| &member.tags);
             own.filter(|(name, _)| name == tag).map(|(_, value)| value).collect::<BTreeSet<_>>().len() as i64
         };
-        Some(tags.iter().all(|(tag, count)| values(tag) >= *count))
+        tags.all(|(tag, count)| values(tag) >= count)
     }
 
     /// Returns true if these members satisfy a write concern of the configuration.
     pub fn is_satisfied_by(&self, mode: &str, holders: &[MemberId]) -> bool {
         let Some((_, tags)) = self.settings.modes.iter().find(|(name, _)| name == mode) else { return false };
-        let holds = |member: &&Member| holders.iter().any(|holder| i64::from(holder.0) == member.id);
-        let values = |tag: &str| {
-            let own = self.members.iter().filter(holds).flat_map(|member| &member.tags);
-            own.filter(|(name, _)| name == tag).map(|(_, value)| value).collect::<BTreeSet<_>>().len() as i64
-        };
-        tags.iter().all(|(tag, count)| values(tag) >= *count)
+        self.is_reached_by(tags.iter().map(|(tag, count)| (tag.as_str(), *count)), holders)
     }
 
     /// Returns the number of data-bearing voting members.

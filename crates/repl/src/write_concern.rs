@@ -17,6 +17,9 @@ pub(crate) fn on_member(given: WriteConcernSpec<'_>, config: Option<&SetConfig>)
             Some(false) => Some(Refused::TooFewMembers),
             Some(true) => None,
         },
+        Some(W::Tags(tags)) => {
+            (!config.is_some_and(|config| config.can_reach(tags.iter()))).then_some(Refused::TooFewMembers)
+        }
         _ => None,
     };
     let concern = given.with(config.is_none_or(|config| config.majority_is_journaled), refused);
@@ -54,6 +57,10 @@ mod tests {
         assert_eq!(refused(w("one")), None);
         assert_eq!(refused(w(2i32)), Some(Refused::TooFewMembers));
         assert_eq!(refused(w("two")), Some(Refused::TooFewMembers));
+        let tags = |name: &str, n: i32| DocBuf::new().with("w", &DocBuf::new().with(name, n));
+        assert_eq!(refused(tags("dc", 1)), None);
+        assert_eq!(refused(tags("dc", 2)), Some(Refused::TooFewMembers));
+        assert_eq!(refused(tags("rack", 1)), Some(Refused::TooFewMembers));
         let mut more = config.clone();
         let one = more.members[0].clone();
         more.members.extend([one.clone(), one]);
