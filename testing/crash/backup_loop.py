@@ -23,6 +23,8 @@ from arbor_process import Arbor, ReplicaSet
 
 CLIENTS = 4
 KEYS = 60
+# Longest time between two operations of a client.
+PAUSE_S = 0.1
 COLLECTIONS = ("tree", "pages", "switched")
 ENGINES = ("ftree", "lmdb")
 START = Timestamp(0, 0)
@@ -49,6 +51,8 @@ class Client(threading.Thread):
                         self.note(self.time, session.operation_time, changes)
                 except PyMongoError:
                     self.settle(client, changes)
+                # What the log has is replayed for each backup.
+                time.sleep(self.rng.uniform(0, PAUSE_S))
         except Exception as error:  # noqa: BLE001
             self.failure = repr(error)
         finally:
