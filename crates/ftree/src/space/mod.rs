@@ -153,6 +153,11 @@ impl Space {
         self.shared.is_tight(UNIT)
     }
 
+    /// Forgets the measurement of what the file system has left: others may have freed some of it.
+    pub fn measure_again(&self) {
+        self.shared.room.forget();
+    }
+
     /// Sets the least red zone (64 MiB), for tests on small disks.
     #[doc(hidden)]
     pub fn set_red_zone(&self, bytes: u64) {

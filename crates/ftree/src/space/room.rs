@@ -66,7 +66,7 @@ impl Room {
         measured.free_bytes = measured.free_bytes.saturating_sub(bytes);
     }
 
-    /// Space was returned to the file system: the next check measures.
+    /// Space may have come back to the file system: the next check measures.
     pub(super) fn forget(&self) {
         self.measured.lock().at = None;
     }

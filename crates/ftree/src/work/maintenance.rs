@@ -61,6 +61,8 @@ impl Core {
     /// Does the work of the maintenance thread, for a writer that does everything itself.
     pub(crate) fn maintain_once(&self) {
         self.reap();
+        // What it does must not depend on the time that it takes.
+        self.io.space.measure_again();
         if self.health.is_out_of_space() {
             self.retry();
         }
@@ -69,8 +71,9 @@ impl Core {
         }
     }
 
-    /// Without space: a checkpoint frees what only the last one held, and what failed is tried again.
+    /// Without space: a checkpoint frees what only the last one held, and what failed is tried again, with what space there is now.
     pub(super) fn retry(&self) {
+        self.io.space.measure_again();
         // What follows from an error is in `health`.
         let _ = self.checkpoint_of_absorbed();
         self.trees.all().iter().for_each(|tree| self.plan_tree(tree));

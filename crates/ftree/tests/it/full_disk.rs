@@ -80,6 +80,23 @@ fn fills_and_recovers(threads: usize, free: Op) {
     assert_eq!(count(&*forest.snapshot().unwrap(), 2), again);
 }
 
+/// Space that others free on the file system is found by the first write that follows, however short ago it was measured.
+#[test]
+fn writes_continue_at_once_when_the_disk_has_room() {
+    let disk = FaultyDisk::new();
+    let forest = open(&disk, 0);
+    apply(&forest, vec![create(1)]).unwrap();
+    let mut next = 0;
+    for free_bytes in [0, 50_000, 300_000] {
+        disk.leave_free(free_bytes);
+        next = fill(&forest, 1, next..next + 40_000);
+        disk.set_capacity(None);
+        apply(&forest, vec![put(1, next)]).unwrap();
+        next += 1;
+    }
+    assert_eq!(count(&*forest.snapshot().unwrap(), 1), next);
+}
+
 #[test]
 fn a_dropped_tree_makes_room() {
     fills_and_recovers(0, Op::DropTree { tree: TreeId(1) });
