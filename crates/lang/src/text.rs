@@ -1,12 +1,32 @@
 //! Values in the texts of error messages: `{ a: 1, b: "x" }`.
 
+use std::fmt::{self, Write};
+
 use arbor_bson::{Type, ValueRef};
 
 use crate::matcher::type_set;
 
-/// A value as MongoDB writes it in an error text.
+/// Longer values are cut: a text of 16 MB helps no reader, and would take hundreds of milliseconds to write.
+const SHOWN_BYTES_MAX: usize = 16 << 10;
+
+/// A value as MongoDB writes it in an error text. A long one ends in `...`.
 pub fn shell(value: ValueRef) -> String {
-    value.to_string()
+    let mut shown = Shown(String::new());
+    match write!(shown, "{value}") {
+        Ok(()) => shown.0,
+        Err(fmt::Error) => shown.0 + "...",
+    }
+}
+
+/// Text of bounded length.
+struct Shown(String);
+
+impl Write for Shown {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.floor_char_boundary(SHOWN_BYTES_MAX - self.0.len());
+        self.0.push_str(text.get(..end).unwrap_or_default());
+        if end == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
 }
 
 /// `name: value`, as a field is written in an error text.
@@ -40,5 +60,14 @@ mod tests {
         ] {
             assert_eq!(shell(value(text).as_ref()), expect);
         }
+    }
+
+    #[test]
+    fn a_long_value_is_cut() {
+        let long = "é".repeat(SHOWN_BYTES_MAX);
+        let shown = shell(ValueRef::String(&long));
+        assert!(shown.len() <= SHOWN_BYTES_MAX + 3 && shown.ends_with("é..."), "{}", shown.len());
+        let numbers: arbor_bson::ArrayBuf = (0..1_000_000).collect();
+        assert!(shell(ValueRef::Array(numbers.as_array())).ends_with("..."));
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arbor_bson::keystring::{self, Key, KeyBuilder};
 use arbor_bson::{ByBytes, Doc, DocBuf, TextOrder, Value, ValueRef, compare_by};
-use icu_collator::CollatorBorrowed;
+use icu_collator::{CollationKeySink, CollatorBorrowed};
 
 use self::options::Options;
 pub(crate) use self::value_set::ValueSet;
@@ -169,18 +169,72 @@ impl PartialEq for Collation {
 
 impl Eq for Collation {}
 
+/// Bytes of a key between two checks for an interrupt: about 2 ms of work.
+const PART_BYTES: usize = 64 << 10;
+
 impl Rules {
+    /// Cut short when the statement is to stop.
     fn sort_key(&self, text: &str) -> Vec<u8> {
-        let mut key = Vec::with_capacity(2 * text.len());
-        let Ok(()) = self.collator.write_sort_key_to(text, &mut key);
-        key
+        self.begin_of_sort_key(text, usize::MAX)
+    }
+
+    /// Returns the first `bytes_max` bytes of the key, about.
+    fn begin_of_sort_key(&self, text: &str, bytes_max: usize) -> Vec<u8> {
+        let bytes = Vec::with_capacity((2 * text.len()).min(bytes_max));
+        let mut key = PartialKey { bytes, checked: 0, bytes_max };
+        let _whole = self.collator.write_sort_key_to(text, &mut key);
+        key.bytes
+    }
+
+    /// Compares long strings by their keys, which can be interrupted; mostly the first part of both decides.
+    fn compare_long(&self, a: &str, b: &str) -> Ordering {
+        let by_keys = |bytes_max| self.begin_of_sort_key(a, bytes_max).cmp(&self.begin_of_sort_key(b, bytes_max));
+        if a == b { Ordering::Equal } else { by_keys(PART_BYTES).then_with(|| by_keys(usize::MAX)) }
+    }
+}
+
+/// The begin of a sort key.
+struct PartialKey {
+    bytes: Vec<u8>,
+    /// Length at the last check.
+    checked: usize,
+    bytes_max: usize,
+}
+
+/// The error of a key that is cut short.
+struct Cut;
+
+impl CollationKeySink for PartialKey {
+    type Error = Cut;
+    type State = ();
+    type Output = ();
+
+    fn write(&mut self, _: &mut (), part: &[u8]) -> std::result::Result<(), Cut> {
+        let taken = part.len().min(self.bytes_max - self.bytes.len());
+        self.bytes.extend_from_slice(part.get(..taken).unwrap_or_default());
+        if taken < part.len() {
+            return Err(Cut);
+        }
+        if self.bytes.len() - self.checked >= PART_BYTES {
+            self.checked = self.bytes.len();
+            stop::check().map_err(|_| Cut)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: ()) -> std::result::Result<(), Cut> {
+        Ok(())
     }
 }
 
 /// Returns the bytes of a sort key as characters below 256: their order is the same, and the index stores a string like
-/// any other. Keys of Latin text have few bytes above 127.
+/// any other. Keys of Latin text have few bytes above 127. Cut short when the statement is to stop.
 fn as_text(key: &[u8]) -> String {
-    key.iter().map(|byte| char::from(*byte)).collect()
+    let mut text = String::with_capacity(key.len());
+    for part in key.chunks(PART_BYTES).take_while(|part| stop::tick_for(part.len()).is_ok()) {
+        text.extend(part.iter().map(|byte| char::from(*byte)));
+    }
+    text
 }
 
 /// Formats a stored string key as MongoDB shows it: `0x2b4d`.
@@ -190,7 +244,8 @@ fn as_hex(key: &str) -> String {
 
 impl TextOrder for Rules {
     fn compare_text(&self, a: &str, b: &str) -> Ordering {
-        self.collator.compare(a, b)
+        let is_long = a.len().min(b.len()) > PART_BYTES;
+        if is_long { self.compare_long(a, b) } else { self.collator.compare(a, b) }
     }
 
     fn key<'t>(&self, text: &'t str) -> Cow<'t, str> {

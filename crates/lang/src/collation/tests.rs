@@ -23,6 +23,35 @@ fn check(collation_doc: &str, a: &str, b: &str, expect: Ordering) {
     assert_eq!(arbor_bson::keystring::key_of(inside_a.as_ref()).bytes, collation.key_of(a).bytes);
 }
 
+/// Long strings are compared by their keys, in parts.
+#[test]
+fn long_strings_order_as_short_ones() {
+    let long = "ab c ".repeat(40_000);
+    let joined = |first: &str, last: &str| format!("{first}{long}{last}");
+    for (options, a, b, expect) in [
+        ("{locale: 'en'}", joined("", ""), joined("", ""), Equal),
+        ("{locale: 'en'}", joined("a", ""), joined("B", ""), Less),
+        ("{locale: 'en'}", joined("A", ""), joined("a", ""), Greater),
+        ("{locale: 'en'}", joined("A", "a"), joined("a", "b"), Less),
+        ("{locale: 'en'}", joined("", "z"), joined("", "y"), Greater),
+        ("{locale: 'en', strength: 2}", joined("A", ""), joined("a", ""), Equal),
+        ("{locale: 'en'}", joined("", "e\u{301}"), joined("", "\u{e9}"), Equal),
+        ("{locale: 'en'}", joined("", ""), joined("", "x"), Less),
+    ] {
+        let collation = collation(options);
+        assert_eq!(collation.compare_str(&a, &b), expect, "{options}");
+        assert_eq!(collation.sort_key(&a).cmp(&collation.sort_key(&b)), expect, "keys: {options}");
+    }
+}
+
+#[test]
+fn a_long_key_stops_with_its_statement() {
+    let collation = collation("{locale: 'en'}");
+    let long = "ab c ".repeat(1_000_000);
+    let stopped = || crate::stop::stoppable(|| Err(crate::Error::bad_value("enough")), || collation.sort_key(&long));
+    assert!(stopped().len() < long.len() / 4);
+}
+
 #[test]
 fn orders() {
     for (options, a, b, expect) in [

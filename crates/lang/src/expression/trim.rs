@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arbor_bson::ValueRef;
+use hashbrown::HashSet;
 
 use super::parse::Parser;
 use super::{Environment, Evaluated, Expression, Special};
-use crate::{Error, Result, text};
+use crate::{Error, Result, stop, text};
 
 /// Characters that MongoDB trims by default: NUL, white space of ASCII, and the spaces of Unicode.
 const WHITE_SPACE: &[char] = &[
@@ -54,6 +55,29 @@ pub(super) fn parse_ends(
     Ok(Expression::Special(Arc::new(Trim { operator, input, chars, ends })))
 }
 
+/// Characters in ascending order, each once.
+struct Chars(Vec<char>);
+
+impl Chars {
+    /// As many are searched one by one.
+    const FEW: usize = 32;
+
+    fn of(text: &str) -> Result<Chars> {
+        let mut all: HashSet<char> = HashSet::new();
+        for c in text.chars() {
+            stop::tick()?;
+            all.insert(c);
+        }
+        let mut all: Vec<char> = all.into_iter().collect();
+        stop::sort_unstable_by(&mut all, char::cmp)?;
+        Ok(Chars(all))
+    }
+
+    fn has(&self, c: char) -> bool {
+        if self.0.len() <= Chars::FEW { self.0.contains(&c) } else { self.0.binary_search(&c).is_ok() }
+    }
+}
+
 impl Special for Trim {
     fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
         let operator = self.operator;
@@ -66,13 +90,13 @@ impl Special for Trim {
             let message = format!("{operator} requires its input to be a string, got {} instead.", wrong(&input));
             return Err(Error::location(50699, message));
         };
-        let chars: Vec<char> = match &self.chars {
-            None => WHITE_SPACE.to_vec(),
+        let chars = match &self.chars {
+            None => Chars(WHITE_SPACE.to_vec()),
             Some(chars) => {
                 let chars = chars.eval_in(environment)?;
                 match chars.get() {
                     _ if chars.is_nullish() => return Ok(Evaluated::null()),
-                    Some(ValueRef::String(chars)) => chars.chars().collect(),
+                    Some(ValueRef::String(chars)) => Chars::of(chars)?,
                     _ => {
                         let wrong = wrong(&chars);
                         let message = format!(" {operator} requires 'chars' to be a string, got {wrong} instead.");
@@ -81,11 +105,13 @@ impl Special for Trim {
                 }
             }
         };
+        let is_trimmed = |c: char| stop::tick().is_ok() && chars.has(c);
         let trimmed = match self.ends {
-            Ends::Both => text.trim_matches(&*chars),
-            Ends::Start => text.trim_start_matches(&*chars),
-            Ends::End => text.trim_end_matches(&*chars),
+            Ends::Both => text.trim_matches(is_trimmed),
+            Ends::Start => text.trim_start_matches(is_trimmed),
+            Ends::End => text.trim_end_matches(is_trimmed),
         };
+        stop::ended()?;
         Ok(trimmed.into())
     }
 

@@ -1,6 +1,8 @@
 //! Word delimiters: Unicode's dashes, hyphens, quotation marks, terminal punctuation, white space and the characters of
 //! patterns.
 
+use crate::stop;
+
 /// Beyond ASCII: first and last of each range, in order.
 const RANGES: &[(u32, u32)] = &[
     (0xA1, 0xA7),
@@ -71,9 +73,19 @@ fn is_delimiter(c: char, apostrophe: bool) -> bool {
     }
 }
 
-/// The words of a text. With `apostrophe`, that is a delimiter too; else it may occur inside a word, as in "don't".
+/// Letters between two checks for an interrupt.
+const PART_LETTERS: usize = 64 << 10;
+
+/// The words of a text. With `apostrophe`, that is a delimiter too; else it may occur inside a word, as in "don't". Fewer when the
+/// statement is to stop.
 pub(super) fn words(text: &str, apostrophe: bool) -> impl Iterator<Item = &str> {
-    let words = text.split(move |c| is_delimiter(c, apostrophe));
+    let (mut letters, mut is_ended) = (0, false);
+    let ends = move |c: char| {
+        letters += 1;
+        is_ended |= letters % PART_LETTERS == 0 && stop::check().is_err();
+        is_ended || is_delimiter(c, apostrophe)
+    };
+    let words = text.split(ends).take_while(|_| stop::tick().is_ok());
     words.map(|word| word.trim_matches('\'')).filter(|word| !word.is_empty())
 }
 

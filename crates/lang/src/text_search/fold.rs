@@ -6,16 +6,40 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::stop::check;
 
-/// In lower case. Turkish has an i of its own.
+/// In lower case. Turkish has an i of its own. Cut short when the statement is to stop.
 pub(super) fn lower(text: &str, turkish: bool) -> Cow<'_, str> {
     if turkish && text.contains(['I', 'İ']) {
-        return Cow::Owned(text.replace('I', "ı").replace('İ', "i").to_lowercase());
+        return Cow::Owned(lower_in_parts(&text.replace('I', "ı").replace('İ', "i")));
     }
     if text.is_ascii() {
         let upper = text.bytes().any(|byte| byte.is_ascii_uppercase());
         return if upper { Cow::Owned(text.to_ascii_lowercase()) } else { Cow::Borrowed(text) };
     }
-    Cow::Owned(text.to_lowercase())
+    Cow::Owned(lower_in_parts(text))
+}
+
+/// Bytes between two checks for an interrupt.
+const PART_BYTES: usize = 64 << 10;
+
+fn lower_in_parts(text: &str) -> String {
+    if text.len() <= PART_BYTES {
+        return text.to_lowercase();
+    }
+    let (mut lowered, mut rest) = (String::with_capacity(text.len()), text);
+    while !rest.is_empty() && check().is_ok() {
+        let (part, behind) = rest.split_at(end_of_part(rest));
+        lowered.push_str(&part.to_lowercase());
+        rest = behind;
+    }
+    lowered
+}
+
+/// Returns the end of a part: behind a space, since the form of a sigma depends on the letters around it; without one, anywhere.
+fn end_of_part(text: &str) -> usize {
+    let least = text.ceil_char_boundary(PART_BYTES);
+    let most = text.ceil_char_boundary(2 * PART_BYTES);
+    let space = text.get(least..most).and_then(|part| part.find(char::is_whitespace));
+    space.map_or(most, |at| text.ceil_char_boundary(least + at + 1))
 }
 
 /// Letters between two checks for an interrupt.
@@ -70,6 +94,14 @@ mod tests {
             ("किताब", false, "किताब"),
         ] {
             assert_eq!(without_accents(&lower(text, turkish)), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_lowered_as_short_ones() {
+        for unit in ["ΟΔΟΣ ΣΟΦΟΣ, ", "İÉΣ", "字"] {
+            let text = unit.repeat(3 * PART_BYTES / unit.len());
+            assert_eq!(lower(&text, false), text.to_lowercase(), "{unit}");
         }
     }
 }

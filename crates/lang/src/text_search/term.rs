@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use super::delimiter::words;
 use super::fold::{lower, without_accents};
 use super::language::Language;
-use crate::stop;
 
 /// Properties of a word that distinguish it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +35,7 @@ const BYTES_KEPT: usize = 224;
 
 /// The terms of a text, in its order. Stop words are none. Fewer when the statement is to stop.
 pub(super) fn terms(text: &str, language: Language, sensitivity: Sensitivity) -> impl Iterator<Item = String> {
-    let words = words(text, language.apostrophe_ends_words()).take_while(|_| stop::tick().is_ok());
+    let words = words(text, language.apostrophe_ends_words());
     words.filter_map(move |word| term(word, language, sensitivity))
 }
 

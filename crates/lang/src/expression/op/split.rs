@@ -12,6 +12,7 @@
 use arbor_bson::{ArrayBuf, ValueRef};
 
 use crate::expression::Evaluated;
+use crate::stop::{check_growth, tick_for};
 use crate::{Error, Result};
 
 pub(super) fn eval<'a>(text: Evaluated<'a>, separator: Evaluated<'a>) -> Result<Evaluated<'a>> {
@@ -29,5 +30,11 @@ pub(super) fn eval<'a>(text: Evaluated<'a>, separator: Evaluated<'a>) -> Result<
     if by.is_empty() {
         return Err(Error::location(40087, "$split requires a non-empty separator"));
     }
-    Ok(input.split(by).collect::<Vec<_>>().into_iter().map(ValueRef::String).collect::<ArrayBuf>().into())
+    let mut parts = ArrayBuf::new();
+    for part in input.split(by) {
+        tick_for(part.len())?;
+        parts.push(part);
+        check_growth("$split", parts.as_array().as_bytes().len())?;
+    }
+    Ok(parts.into())
 }
