@@ -13,7 +13,9 @@
 use arbor_bson::{DocBuf, Elements, Type, ValueRef};
 use md5::{Digest, Md5};
 
-/// The hash of a value; a missing one hashes as null.
+use crate::stop;
+
+/// The hash of a value; a missing one hashes as null. Of a part of it when the statement is to stop ([`stop::ended`]).
 pub fn hash_of(value: ValueRef<'_>) -> i64 {
     let mut hasher = Md5::new();
     hasher.update(0i32.to_le_bytes());
@@ -27,6 +29,9 @@ pub fn hash_of(value: ValueRef<'_>) -> i64 {
 fn feed(hasher: &mut Md5, value: ValueRef<'_>) {
     let mut open: Vec<Elements<'_>> = feed_head(hasher, None, value).into_iter().collect();
     while let Some(innermost) = open.last_mut() {
+        if stop::tick().is_err() {
+            return;
+        }
         match innermost.next() {
             Some((name, value)) => open.extend(feed_head(hasher, Some(name), value)),
             None => {

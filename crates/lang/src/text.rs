@@ -1,6 +1,6 @@
 //! Values in the texts of error messages: `{ a: 1, b: "x" }`.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
 use arbor_bson::{Type, ValueRef};
 
@@ -11,8 +11,13 @@ const SHOWN_BYTES_MAX: usize = 16 << 10;
 
 /// A value as MongoDB writes it in an error text. A long one ends in `...`.
 pub fn shell(value: ValueRef) -> String {
+    cut(value)
+}
+
+/// The begin of what may be long, with `...` if there is more.
+pub fn cut(long: impl Display) -> String {
     let mut shown = Shown(String::new());
-    match write!(shown, "{value}") {
+    match write!(shown, "{long}") {
         Ok(()) => shown.0,
         Err(fmt::Error) => shown.0 + "...",
     }

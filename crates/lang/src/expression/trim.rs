@@ -119,3 +119,18 @@ impl Special for Trim {
         [&self.input].into_iter().chain(&self.chars).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each character of the input was compared with each of these, one by one.
+    #[test]
+    fn many_characters_are_searched_by_halves() {
+        let many: String = ('\u{4e00}'..'\u{9fff}').cycle().take(1_000_000).collect();
+        let chars = Chars::of(&many).unwrap();
+        assert_eq!(chars.0.len(), 0x9fff - 0x4e00);
+        assert!(chars.has('\u{4e00}') && chars.has('\u{9ffe}') && !chars.has('\u{9fff}') && !chars.has('a'));
+        assert!(Chars::of("ba").unwrap().has('a') && !Chars(WHITE_SPACE.to_vec()).has('a'));
+    }
+}

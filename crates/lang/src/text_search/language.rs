@@ -126,4 +126,13 @@ mod tests {
         assert_eq!((none.stem("running").as_str(), none.is_stop_word("the")), ("running", false));
         assert!(Language::of_name("klingon").is_none() && Language::of_name("").is_none());
     }
+
+    /// The stemmer took hours for it.
+    #[test]
+    fn a_long_word_is_not_stemmed() {
+        let english = Language::of_name("english").unwrap();
+        let long = "y".repeat(16 << 20);
+        assert_eq!(english.stem(&long), long);
+        assert_eq!(english.stem(&"running".repeat(STEMMED_BYTES_MAX / 7)).len(), 7 * (STEMMED_BYTES_MAX / 7) - 4);
+    }
 }

@@ -164,9 +164,13 @@ fn places(field: &KeyField, doc: Doc<'_>, of: impl Fn(ValueRef<'_>) -> Result<Ve
     let (mut values, mut count, mut failed) = (Vec::new(), 0, None);
     path.visit(doc, Leaf::Whole, &mut |visit| {
         for value in visit.value.map(Stored::values).unwrap_or_default() {
-            match of(value) {
+            match stop::tick().map_err(Error::Filter).and_then(|()| of(value)) {
                 Ok(own) => values.extend(own),
-                Err(error) => failed = Some(error),
+                // the text of each error would take as long as the document is large
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
             count += 1;
         }
@@ -244,5 +248,9 @@ mod tests {
         assert_eq!(count(&[("l", Sphere)], &DocBuf::new().with("l", "here")), Err(16_755));
         assert_eq!(count(&[("l", Sphere)], &DocBuf::new().with("l", &pair(200.0, 0.0))), Err(16_755));
         assert_eq!(count(&[("l", Plane)], &DocBuf::new().with("l", &pair(200.0, 0.0))), Err(13_027));
+        // The text of the error was made for each of them, and holds the document: this took hours.
+        let texts = DocBuf::new().with("l", &vec!["here"; 500_000].into_iter().collect::<ArrayBuf>());
+        assert_eq!(count(&[("l", Plane)], &texts), Err(13_026));
+        assert_eq!(count(&[("l", Sphere)], &texts), Err(16_755));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn refused<T>(what: &str) -> Result<T> {
 
 /// As MongoDB's error texts show documents.
 pub(crate) fn shown(doc: Doc<'_>) -> String {
-    arbor_bson::display::shell(ValueRef::Document(doc)).to_string()
+    arbor_lang::text::cut(arbor_bson::display::shell(ValueRef::Document(doc)))
 }
 
 /// Returns a number of any type.

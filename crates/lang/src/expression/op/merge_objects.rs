@@ -40,7 +40,11 @@ pub(super) fn eval(documents: Vec<Evaluated>) -> Result<Evaluated> {
 
 /// Each field is where the first document has it, with the value of the last one.
 fn merged(docs: &[Doc]) -> Result<DocBuf> {
-    let mut values: HashMap<&str, ValueRef> = docs.iter().flat_map(|doc| doc.iter()).collect();
+    let mut values: HashMap<&str, ValueRef> = HashMap::new();
+    for (name, value) in docs.iter().flat_map(|doc| doc.iter()) {
+        tick()?;
+        values.insert(name, value);
+    }
     let mut merged = DocBuf::new();
     for (name, _) in docs.iter().flat_map(|doc| doc.iter()) {
         tick()?;
