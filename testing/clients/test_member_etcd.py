@@ -168,8 +168,8 @@ def test_a_member_that_is_given_the_etcd_of_another_set(tmp_path):
             first.initiate()
             second.initiate()
             with pymongo.MongoClient(first.uri, serverSelectionTimeoutMS=20_000) as client:
-                lost = next(member for member in first.members if member is not first.at(client.primary))
                 client.db.c.insert_many([{"_id": number} for number in range(1, 100)])
+                lost = next(member for member in first.members if member is not first.at(client.primary))
                 until(lambda: documents(lost) == list(range(100)), what="the documents")
                 lost.stop()
                 right, lost.flags = lost.flags, ["--replSet", "rs0", "--etcd", two.endpoint]
