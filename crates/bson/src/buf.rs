@@ -83,6 +83,11 @@ impl ArrayBuf {
         Array::trusted(&self.bytes)
     }
 
+    /// Requires the bytes of a valid array of `len` elements that are named "0", "1", ...
+    pub(crate) fn from_trusted(bytes: Vec<u8>, len: usize) -> ArrayBuf {
+        ArrayBuf { bytes, len }
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -133,6 +138,35 @@ pub(crate) fn decimal(mut n: usize, digits: &mut [u8; 20]) -> &str {
         }
     }
     digits.get(start..).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("0")
+}
+
+/// A decimal number without leading zeros, counted up in place.
+pub(crate) struct DecimalCounter {
+    digits: [u8; 20],
+    start: usize,
+}
+
+impl Default for DecimalCounter {
+    fn default() -> DecimalCounter {
+        DecimalCounter { digits: [b'0'; 20], start: 19 }
+    }
+}
+
+impl DecimalCounter {
+    pub(crate) fn text(&self) -> &[u8] {
+        self.digits.get(self.start..).unwrap_or_default()
+    }
+
+    pub(crate) fn increment(&mut self) {
+        for (place, digit) in self.digits.iter_mut().enumerate().rev() {
+            self.start = self.start.min(place);
+            if *digit < b'9' {
+                *digit += 1;
+                return;
+            }
+            *digit = b'0';
+        }
+    }
 }
 
 fn append_element(doc: &mut Vec<u8>, name: &str, value: ValueRef<'_>) {
@@ -220,6 +254,26 @@ pub(crate) fn append_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
 mod tests {
     use super::*;
     use crate::Value;
+
+    #[test]
+    fn a_copied_array_goes_on_where_it_ended() {
+        for len in [0, 1, 9, 10, 11, 99, 100, 101, 1000, 1001] {
+            let numbers: ArrayBuf = (0..len).collect();
+            let mut copy = numbers.as_array().to_buf();
+            assert_eq!((copy.len(), copy.as_array().as_bytes()), (len as usize, numbers.as_array().as_bytes()));
+            copy.push(len);
+            assert_eq!(copy.as_array().as_bytes(), (0..=len).collect::<ArrayBuf>().as_array().as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_copied_array_has_its_names_in_order() {
+        for names in [["1", "0"], ["0", "2"], ["0", "01"], ["", "1"], ["0", "10"], ["a", "b"]] {
+            let named: DocBuf = names.into_iter().zip([5, 6]).collect();
+            let copy = Array::trusted(named.as_bytes()).to_buf();
+            assert_eq!(copy.as_array().as_bytes(), [5, 6].into_iter().collect::<ArrayBuf>().as_array().as_bytes());
+        }
+    }
 
     #[test]
     fn what_is_appended_is_read_back() {

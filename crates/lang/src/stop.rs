@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use arbor_base::memory;
@@ -33,6 +34,8 @@ impl Check<dyn Fn() -> Result<()>> {
 thread_local! {
     static CHECK: RefCell<Option<SharedCheck>> = const { RefCell::new(None) };
     static TICKS: Cell<u32> = const { Cell::new(0) };
+    /// Whether a sort of this module runs.
+    static SORTS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// One step is the work of some microseconds at most.
@@ -83,35 +86,59 @@ pub fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering)
     const PART_LEN: usize = 4096;
     // a part is gone over about as often as it can be halved
     const ROUNDS: usize = PART_LEN.ilog2() as usize;
-    let mut len = PART_LEN;
-    loop {
-        // from the second round on these are two sorted halves, which the sort finds and merges
-        for part in values.chunks_mut(len) {
-            part.sort_by(&mut compare);
-            tick_for(ROUNDS * size_of_val(part))?;
+    leavable(|| {
+        let mut len = PART_LEN;
+        loop {
+            // from the second round on these are two sorted halves, which the sort finds and merges
+            for part in values.chunks_mut(len) {
+                part.sort_by(&mut compare);
+                tick_for(ROUNDS * size_of_val(part))?;
+            }
+            if len >= values.len() {
+                return Ok(());
+            }
+            len *= 2;
         }
-        if len >= values.len() {
-            return Ok(());
-        }
-        len *= 2;
-    }
+    })
 }
 
 /// Like [`slice::sort_unstable_by`], in place as well, but runs the check between its parts.
 pub fn sort_unstable_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
     // some 10 ms of work
     const PART_LEN: usize = 32 << 10;
-    let mut rest = vec![values];
-    while let Some(values) = rest.pop() {
-        if values.len() <= PART_LEN {
-            values.sort_unstable_by(&mut compare);
-        } else {
-            let (lower, _, upper) = values.select_nth_unstable_by(values.len() / 2, &mut compare);
-            rest.extend([upper, lower]);
+    leavable(|| {
+        let mut rest = vec![values];
+        while let Some(values) = rest.pop() {
+            if values.len() <= PART_LEN {
+                values.sort_unstable_by(&mut compare);
+            } else {
+                let (lower, _, upper) = values.select_nth_unstable_by(values.len() / 2, &mut compare);
+                rest.extend([upper, lower]);
+            }
+            check()?;
         }
-        check()?;
+        Ok(())
+    })
+}
+
+/// What unwinds out of a sort that [`leave_sort_if_ended`] leaves.
+struct SortEnded;
+
+/// Runs a sort that a comparison may leave.
+fn leavable(sort: impl FnOnce() -> Result<()>) -> Result<()> {
+    let outer = SORTS.replace(true);
+    // a sort that unwinds leaves its elements in any order
+    let outcome = catch_unwind(AssertUnwindSafe(sort));
+    SORTS.set(outer);
+    outcome.unwrap_or_else(|payload| if payload.is::<SortEnded>() { ended() } else { resume_unwind(payload) })
+}
+
+/// Ends the sort of this module that runs if the work was ended: for comparisons that were cut short. Sorts of the standard library may
+/// panic when the order contradicts itself.
+pub(crate) fn leave_sort_if_ended() {
+    if SORTS.get() && ended().is_err() {
+        resume_unwind(Box::new(SortEnded));
     }
-    Ok(())
 }
 
 /// Runs the check at once: after work whose loops end early when [`tick`] fails, but cannot return an error themselves. The error
@@ -244,6 +271,32 @@ mod tests {
         };
         let stopped = stoppable(check, || sort_unstable_by(&mut numbers(), u64::cmp));
         assert_eq!((stopped.unwrap_err().message.as_str(), asked.get()), ("enough", 4));
+    }
+
+    #[test]
+    fn a_comparison_leaves_the_sort_when_the_work_has_ended() {
+        let numbers = || (0..3000u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44).collect::<Vec<_>>();
+        for stable in [true, false] {
+            let compared = Cell::new(0);
+            let compare = |a: &u64, b: &u64| {
+                compared.set(compared.get() + 1);
+                if compared.get() == 1000 {
+                    check().unwrap_err();
+                }
+                leave_sort_if_ended();
+                a.cmp(b)
+            };
+            let mut values = numbers();
+            let mut sort = || if stable { sort_by(&mut values, compare) } else { sort_unstable_by(&mut values, compare) };
+            let stopped = stoppable(|| Err(Error::bad_value("enough")), &mut sort);
+            assert_eq!((stopped.unwrap_err().message.as_str(), compared.get()), ("enough", 1000));
+            assert!(!SORTS.get());
+            let mut expected = numbers();
+            expected.sort_unstable();
+            values.sort_unstable();
+            assert_eq!(values, expected, "all elements are still there");
+            assert_eq!(compare(&1, &2), Ordering::Less, "outside of a sort");
+        }
     }
 
     #[test]

@@ -186,10 +186,13 @@ impl Rules {
         key.bytes
     }
 
-    /// Compares long strings by their keys, which can be interrupted; mostly the first part of both decides.
+    /// Compares long strings by their keys, which can be interrupted; mostly the first part of both decides. An interrupted comparison has
+    /// any order and leaves the sort that asked for it.
     fn compare_long(&self, a: &str, b: &str) -> Ordering {
         let by_keys = |bytes_max| self.begin_of_sort_key(a, bytes_max).cmp(&self.begin_of_sort_key(b, bytes_max));
-        if a == b { Ordering::Equal } else { by_keys(PART_BYTES).then_with(|| by_keys(usize::MAX)) }
+        let order = if a == b { Ordering::Equal } else { by_keys(PART_BYTES).then_with(|| by_keys(usize::MAX)) };
+        stop::leave_sort_if_ended();
+        order
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Environment, Evaluated, Expression, Special};
 use crate::{Collation, Error, Result, number, text};
 
 /// Reduces the elements to the `n` chosen ones.
-type Choose = fn(&mut Vec<ValueRef<'_>>, usize, &Collation);
+type Choose = fn(&mut Vec<ValueRef<'_>>, usize, &Collation) -> Result<()>;
 
 struct NElements {
     input: Expression,
@@ -56,7 +56,7 @@ impl Special for NElements {
             return Err(Error::location(5788200, "Input must be an array"));
         };
         let mut chosen: Vec<ValueRef> = elements.iter().collect();
-        (self.choose)(&mut chosen, n, &self.collation);
+        (self.choose)(&mut chosen, n, &self.collation)?;
         Ok(chosen.into_iter().collect::<ArrayBuf>().into())
     }
 

@@ -15,5 +15,8 @@ use crate::expression::n_elements;
 use crate::expression::parse::Parser;
 
 pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
-    n_elements::parse(name, value, parser, |elements, n, _| elements.truncate(n))
+    n_elements::parse(name, value, parser, |elements, n, _| {
+        elements.truncate(n);
+        Ok(())
+    })
 }

@@ -13,5 +13,8 @@ use crate::expression::n_elements;
 use crate::expression::parse::Parser;
 
 pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
-    n_elements::parse(name, value, parser, |elements, n, _| drop(elements.drain(..elements.len().saturating_sub(n))))
+    n_elements::parse(name, value, parser, |elements, n, _| {
+        elements.drain(..elements.len().saturating_sub(n));
+        Ok(())
+    })
 }

@@ -10,11 +10,13 @@ use crate::Result;
 use crate::expression::Expression;
 use crate::expression::n_elements;
 use crate::expression::parse::Parser;
+use crate::stop::sort_by;
 
 pub(super) fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     n_elements::parse(name, value, parser, |elements, n, collation| {
         elements.retain(|value| !matches!(value, ValueRef::Null | ValueRef::Undefined));
-        elements.sort_by(|a, b| collation.compare(*b, *a));
+        sort_by(elements, |a, b| collation.compare(*b, *a))?;
         elements.truncate(n);
+        Ok(())
     })
 }
