@@ -1,6 +1,8 @@
 //! Names the commit that is built, for `arbor --version` and `buildInfo`: `ARBOR_COMMIT`, 40 hexadecimal digits with `-modified`
 //! behind them where tracked files differ from it; `unknown` outside of a git checkout.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -19,7 +21,16 @@ fn main() {
         (None, _) => "unknown".to_owned(),
     };
     println!("cargo:rustc-env=ARBOR_COMMIT={commit}");
-    println!("cargo:rustc-env=ARBOR_PROFILE={}", std::env::var("PROFILE").unwrap_or_default());
+    println!("cargo:rustc-env=ARBOR_PROFILE={}", profile());
+}
+
+/// Returns the directory that the profile builds into, which `PROFILE` does not name: that is `release` of each profile with
+/// optimizations.
+fn profile() -> String {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
+    // target/PROFILE/build/arbor-HASH/out
+    let directory = out.ancestors().nth(3).and_then(Path::file_name).and_then(OsStr::to_str);
+    directory.map_or_else(|| std::env::var("PROFILE").unwrap_or_default(), str::to_owned)
 }
 
 /// Returns what a git command prints, without the end of the line; none if git is not there or refuses.

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use arbor_engine::Engine;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions, READERS_MAX, RESTING_ALL_MAX};
-use arbor_lab::kv::KvEngine;
+use arbor_engine_rocksdb::RocksOptions;
+use arbor_engine_wiredtiger::WiredTigerOptions;
+use arbor_lab::kv::{EngineFacts, KvEngine};
 use arbor_query::CURSORS_MAX;
 use arbor_server::BLOCKING_THREADS_MAX;
 use arbor_session::TRANSACTIONS_MAX;
@@ -41,12 +43,14 @@ pub(crate) const KV_ENGINES: &[KvEngine] = &[
         name: USUAL,
         aliases: ftree::ALIASES,
         missing: || None,
+        facts: || facts(None, "zstd:1"),
         open: |directory, settings| as_opened(ftree::open_alone(directory, settings)),
     },
     KvEngine {
         name: "lmdb",
         aliases: &["mmapv1"],
         missing: || None,
+        facts: || facts(Some(arbor_engine_lmdb::library()), "none"),
         open: |directory, settings| {
             let options = LmdbOptions { updates: Some(settings.updates.clone()), ..LmdbOptions::default() };
             as_opened(open_lmdb(directory, options))
@@ -56,12 +60,14 @@ pub(crate) const KV_ENGINES: &[KvEngine] = &[
         name: "rocksdb",
         aliases: &[],
         missing: || reason(arbor_engine_rocksdb::available()),
+        facts: || facts(arbor_engine_rocksdb::library(), &RocksOptions::default().compression),
         open: |directory, settings| as_opened(rocksdb::open_alone(directory, settings)),
     },
     KvEngine {
         name: "wiredTiger",
         aliases: &[],
         missing: || reason(arbor_engine_wiredtiger::available()),
+        facts: || facts(arbor_engine_wiredtiger::library(), &WiredTigerOptions::default().compression),
         open: |directory, settings| as_opened(wiredtiger::open_alone(directory, settings)),
     },
 ];
@@ -69,6 +75,10 @@ pub(crate) const KV_ENGINES: &[KvEngine] = &[
 /// Returns the reason why an engine of this build cannot be opened on this machine.
 fn missing(name: &str) -> Option<String> {
     KV_ENGINES.iter().find(|engine| engine.name == name).and_then(|engine| (engine.missing)())
+}
+
+fn facts(library: Option<String>, compression: &str) -> EngineFacts {
+    EngineFacts { library, compression: compression.to_owned() }
 }
 
 fn reason(available: arbor_engine::Result<()>) -> Option<String> {

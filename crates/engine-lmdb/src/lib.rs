@@ -46,5 +46,6 @@ mod verify;
 
 pub use engine::LmdbEngine;
 pub use options::{LmdbOptions, READERS_MAX};
+pub use raw::library;
 pub use readers::RESTING_ALL_MAX;
 pub use verify::verify;

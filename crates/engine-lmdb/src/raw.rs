@@ -31,6 +31,12 @@ const FREE_DBI: lmdb_master_sys::MDB_dbi = 0;
 /// Handle of LMDB's main database.
 const MAIN_DBI: lmdb_master_sys::MDB_dbi = 1;
 
+/// Returns the name and version of the library.
+pub fn library() -> String {
+    use lmdb_master_sys::{MDB_VERSION_MAJOR, MDB_VERSION_MINOR, MDB_VERSION_PATCH};
+    format!("LMDB {MDB_VERSION_MAJOR}.{MDB_VERSION_MINOR}.{MDB_VERSION_PATCH}")
+}
+
 fn to_val(bytes: &[u8]) -> lmdb_master_sys::MDB_val {
     lmdb_master_sys::MDB_val { mv_size: bytes.len(), mv_data: bytes.as_ptr() as *mut _ }
 }

@@ -53,4 +53,4 @@ mod sweep;
 
 pub use engine::RocksEngine;
 pub use options::{COMPRESSIONS, RocksOptions};
-pub use raw::available;
+pub use raw::{available, library};

@@ -35,6 +35,14 @@ pub fn available() -> Result<()> {
     Ok(())
 }
 
+/// Returns the name and version of the library; `None`: it cannot be loaded, or does not say.
+pub fn library() -> Option<String> {
+    #[cfg(feature = "rocksdb-vendored")]
+    return Some("RocksDB, built with this program".to_owned());
+    #[cfg(not(feature = "rocksdb-vendored"))]
+    ffi::version().map(|version| format!("RocksDB {version}"))
+}
+
 pub(crate) use batch::WriteBatch;
 pub(crate) use db::{Db, RawSnapshot};
 pub(crate) use rows::Rows;

@@ -63,4 +63,4 @@ mod writer;
 
 pub use engine::WiredTigerEngine;
 pub use options::{COMPRESSORS, WiredTigerOptions};
-pub use raw::available;
+pub use raw::{available, library};

@@ -29,5 +29,5 @@ pub(crate) use call;
 pub(crate) use connection::{Connection, check_config, has_extension};
 pub(crate) use cursor::RowCursor;
 pub(crate) use fault::{Called, Fault};
-pub use ffi::available;
+pub use ffi::{available, library};
 pub(crate) use session::{Session, Table};

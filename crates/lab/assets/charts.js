@@ -93,6 +93,10 @@ const Charts = (() => {
         lineStyle: { width: 1.8, type: of.published || of.dashed ? 'dashed' : 'solid' },
       }));
       if (series.length) Object.assign(series[0], marks(chart, colour, text));
+      for (const of of chart.series) {
+        const repeated = of.points.filter(point => point.length > 2);
+        if (repeated.length) series.push(whiskers(of, repeated, colour(of.system), () => ({ offsetCenter: 0, width: 24 })));
+      }
       return { series, tooltip: { trigger: 'axis' } };
     },
     bars(chart, colour, text) {
@@ -105,7 +109,7 @@ const Charts = (() => {
       const bars = series.length;
       chart.series.forEach((of, n) => {
         const repeated = of.points.filter(point => point.length > 2);
-        if (repeated.length) series.push(whiskers(of, repeated, n, bars, text));
+        if (repeated.length) series.push(whiskers(of, repeated, text, api => api.barLayout({ count: bars, barGap: '8%', barMaxWidth: 48 })[n]));
       });
       return { series, tooltip: { trigger: 'axis', axisPointer: { type: 'shadow' } } };
     },
@@ -173,12 +177,12 @@ const Charts = (() => {
     },
   };
 
-  // Lines from the lowest to the highest of the repeats, in the middle of the bars that echarts has laid out.
-  function whiskers(of, points, n, bars, stroke) {
+  // Lines from the lowest to the highest of the repeats, in the middle of the bars that echarts has laid out, or on the points of a line.
+  function whiskers(of, points, stroke, placed) {
     return {
       type: 'custom', name: of.name, data: points, encode: { x: 0, y: [2, 3] }, z: 5, tooltip: { show: false }, silent: true,
       renderItem(params, api) {
-        const place = api.barLayout({ count: bars, barGap: '8%', barMaxWidth: 48 })[n];
+        const place = placed(api);
         const x = api.coord([api.value(0), 0])[0] + place.offsetCenter;
         const [low, high] = [2, 3].map(dimension => api.coord([api.value(0), api.value(dimension)])[1]);
         const half = Math.min(place.width / 3, 8);

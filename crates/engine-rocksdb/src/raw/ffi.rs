@@ -20,6 +20,12 @@ pub(super) fn loaded() -> arbor_engine::Result<()> {
     functions.as_ref().map(|_| ()).map_err(|reason| ROCKSDB.unavailable(reason))
 }
 
+/// Returns the library's version, as far as its file's name has it.
+pub(super) fn version() -> Option<String> {
+    loaded().ok()?;
+    ROCKSDB.version()
+}
+
 /// Declares the handles of the library, which only it looks into.
 macro_rules! handles {
     ($($name:ident),* $(,)?) => {

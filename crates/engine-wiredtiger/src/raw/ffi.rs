@@ -127,6 +127,8 @@ struct Functions {
     strerror: unsafe extern "C" fn(c_int) -> *const c_char,
     config_validate: Validate,
     path: PathBuf,
+    /// `3.2.1`.
+    version: String,
     /// Keeps the functions where they are.
     _library: Library,
 }
@@ -153,6 +155,7 @@ fn load() -> Result<Functions, String> {
             config_validate: *library.get(b"wiredtiger_config_validate\0").map_err(failed)?,
             _library: library,
             path,
+            version: format!("{major}.{minor}.{patch}"),
         })
     }
 }
@@ -161,6 +164,11 @@ fn load() -> Result<Functions, String> {
 pub fn available() -> arbor_engine::Result<()> {
     let functions = FUNCTIONS.get_or_init(load);
     functions.as_ref().map(|_| ()).map_err(|reason| WIREDTIGER.unavailable(reason))
+}
+
+/// Returns the name and version of the library; `None`: it cannot be loaded.
+pub fn library() -> Option<String> {
+    Some(format!("WiredTiger {}", FUNCTIONS.get_or_init(load).as_ref().ok()?.version))
 }
 
 /// Returns the directory of the library, in which its compressors are; `None`: it cannot be loaded.

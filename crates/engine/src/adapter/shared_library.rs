@@ -45,6 +45,15 @@ impl SharedLibrary {
         Some(directory.join(versions.max()?.1))
     }
 
+    /// Returns the version in the name of the file that [`SharedLibrary::find`] leads to; `None`: the name has none.
+    pub fn version(&self) -> Option<String> {
+        let file = self.find().ok()?.canonicalize().ok()?;
+        let name = file.file_name()?.to_str()?;
+        let suffix = name.strip_prefix(&format!("lib{}.so", self.stem))?;
+        let numbers = version(suffix).filter(|numbers| !numbers.is_empty())?;
+        Some(numbers.iter().map(u32::to_string).collect::<Vec<_>>().join("."))
+    }
+
     /// Returns the error of using this engine where the library cannot be loaded.
     pub fn unavailable(&self, reason: &str) -> Error {
         Error::Unavailable { engine: self.engine.to_owned(), reason: reason.to_owned(), tree: None }

@@ -1,6 +1,7 @@
 //! `arbor lab ...`.
 
 mod arguments;
+mod out;
 mod overrides;
 mod running;
 
@@ -11,6 +12,7 @@ use std::str::FromStr;
 pub use arguments::command;
 pub(crate) use arguments::{list, option, servers, switch};
 use clap::ArgMatches;
+pub(crate) use out::out;
 pub(crate) use overrides::setup;
 
 use crate::compare;
@@ -30,7 +32,9 @@ pub fn run(matches: &ArgMatches, engines: &[KvEngine], host: crate::Host) -> Exi
 
 fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     match matches.subcommand() {
-        Some(("run", matches)) if text(matches, "experiment") == Some("query") => query::arguments::run(matches),
+        Some(("run", matches)) if text(matches, "experiment") == Some("query") => {
+            query::arguments::run(matches, engines)
+        }
         Some(("run", matches)) if text(matches, "experiment") == Some("all") => running::run_all(matches, engines),
         Some(("run", matches)) => running::run_one(matches, engines),
         Some(("replay", matches)) => running::replay(matches, engines),
@@ -50,7 +54,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
             print!("{}", compare::compare(&runs)?);
             Ok(Ending::Complete)
         }
-        Some(("replset", matches)) => replset::arguments::run(matches),
+        Some(("replset", matches)) => replset::arguments::run(matches, engines),
         Some(("kv", matches)) => kv::arguments::run(matches, engines),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
         _ => {

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{number, parse, text, texts};
 use crate::experiment::{Experiment, Plan, Scale, default_root};
-use crate::kv::KvEngine;
+use crate::kv::{KvEngine, asked_for};
 use crate::target::Driver;
 use crate::target::managed::Setup;
-use crate::target::mysql::MARIADB;
+use crate::target::mysql::{MARIADB, MariaDb};
 use crate::{Error, Result};
 
 pub(crate) fn setup(matches: &ArgMatches) -> Result<Setup> {
@@ -45,9 +45,7 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
         plan.parameters.engines = all_engines(&plan.experiment, built_in);
     }
     // Another binary may have other engines; it refuses what it has not.
-    if text(matches, "binary").is_none() {
-        engines_of_this_build(&mut plan, built_in)?;
-    }
+    known_engines(&mut plan, built_in, text(matches, "binary").is_some())?;
     let drivers = texts(matches, "driver");
     if !drivers.is_empty() {
         plan.parameters.drivers = drivers.iter().map(|name| driver(name)).collect::<Result<_>>()?;
@@ -70,30 +68,59 @@ fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
     own.chain(mariadb.map(|(name, _)| (*name).to_owned())).collect()
 }
 
-/// Replaces aliases by the names of the engines that will run. Errors: an engine is not in this build, or lacks its library here.
-fn engines_of_this_build(plan: &mut Plan, built_in: &[KvEngine]) -> Result<()> {
+/// Replaces aliases by the names of the engines that will run, and remembers what was typed. Errors: an engine is not in this
+/// build, unless another binary may have it, or lacks its library here.
+fn known_engines(plan: &mut Plan, built_in: &[KvEngine], other_binary: bool) -> Result<()> {
     let mut engines: Vec<String> = Vec::new();
     for asked in std::mem::take(&mut plan.parameters.engines) {
-        let is_asked = |name: &&str| name.eq_ignore_ascii_case(&asked);
-        let own = built_in.iter().find(|engine| [engine.name].iter().chain(engine.aliases).any(is_asked));
+        let is_mariadb = MARIADB.iter().any(|(name, _)| *name == asked);
+        let own = KvEngine::known(built_in, &asked);
         let name = match own {
-            Some(engine) => engine.usable()?.name.to_owned(),
-            None if MARIADB.iter().any(|(name, _)| *name == asked) => asked.clone(),
-            None => {
-                let known = built_in.iter().map(|engine| engine.name).chain(MARIADB.iter().map(|(name, _)| *name));
-                let known = known.collect::<Vec<_>>().join(", ");
-                return Err(Error::Usage(format!("--engine: {asked:?} is not in this build; it has {known}")));
-            }
+            Some(engine) if other_binary => engine.name.to_owned(),
+            None if is_mariadb || other_binary => asked.clone(),
+            _ => KvEngine::asked(built_in, "engine", &asked).map_err(with_mariadb)?.name.to_owned(),
         };
-        if !name.eq_ignore_ascii_case(&asked) {
-            plan.remarks.push(format!("{name} ran: it was asked for as {asked}"));
+        if let Some(mariadb) = MariaDb::of(&name) {
+            check_mariadb(&plan.experiment, &name, mariadb)?;
+        }
+        if let Some(note) = asked_for(&name, &asked) {
+            plan.remarks.push(note);
+            plan.parameters.asked_for.insert(name.clone(), asked);
         }
         if !engines.contains(&name) {
             engines.push(name);
         }
     }
     plan.parameters.engines = engines;
+    if !other_binary {
+        remember_facts(plan, built_in);
+    }
     Ok(())
+}
+
+/// Errors: the experiment does not run on MariaDB, or this machine has none.
+fn check_mariadb(experiment: &Experiment, name: &str, mariadb: MariaDb) -> Result<()> {
+    if !experiment.mysql {
+        return Err(Error::Usage(format!("--engine: {} does not run on MariaDB ({name})", experiment.name)));
+    }
+    mariadb.missing().map_or(Ok(()), |reason| Err(Error::Usage(format!("--engine: {name}: {reason}"))))
+}
+
+/// Remembers the facts about those engines of a plan that are in this build.
+pub(super) fn remember_facts(plan: &mut Plan, built_in: &[KvEngine]) {
+    let known = plan.parameters.engines.iter().filter_map(|name| KvEngine::known(built_in, name));
+    plan.facts = known.map(|engine| (engine.name.to_owned(), (engine.facts)())).collect();
+}
+
+/// Appends MariaDB's engines to those that a refusal lists.
+fn with_mariadb(error: Error) -> Error {
+    match error {
+        Error::Usage(text) if text.contains("; it has ") => {
+            let names = MARIADB.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            Error::Usage(format!("{text}, {names}"))
+        }
+        other => other,
+    }
 }
 
 fn workload_settings(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
@@ -109,9 +136,32 @@ fn workload_settings(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| Error::Usage(format!("--set: expected NAME=VALUE, not {text:?}")))?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        choose_phases(plan, name, &value);
         plan.parameters.settings.insert(name.to_owned(), value);
     }
     Ok(())
+}
+
+/// Keeps the phases that have this value of a setting. Where none has, each step runs with it once, and the phases differ
+/// by what else they set: a phase's own setting would hide the one that was asked for.
+fn choose_phases(plan: &mut Plan, name: &str, value: &Value) {
+    let phases = &mut plan.parameters.phases;
+    if phases.iter().any(|phase| phase.settings.get(name) == Some(value)) {
+        phases.retain(|phase| phase.settings.get(name) == Some(value));
+        return;
+    }
+    if phases.iter().any(|phase| phase.settings.contains_key(name)) {
+        let mut seen: Vec<serde_json::Map<String, Value>> = Vec::new();
+        phases.iter_mut().for_each(|phase| drop(phase.settings.remove(name)));
+        phases.retain(|phase| {
+            let known = seen.contains(&phase.settings);
+            seen.push(phase.settings.clone());
+            !known
+        });
+        if let [only] = phases.as_mut_slice() {
+            only.name = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        }
+    }
 }
 
 fn server_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
@@ -166,19 +216,28 @@ fn quantity(name: &str, text: &str) -> Result<f64> {
 mod tests {
     use super::*;
     use crate::experiment::find;
+    use crate::kv::EngineFacts;
 
     const BUILT_IN: [KvEngine; 3] = [
         KvEngine {
             name: "ftree",
             aliases: &["tokuft", "PerconaFT"],
             missing: || None,
+            facts: EngineFacts::default,
             open: |_, _| Err(String::new()),
         },
-        KvEngine { name: "lmdb", aliases: &["mmapv1"], missing: || None, open: |_, _| Err(String::new()) },
+        KvEngine {
+            name: "lmdb",
+            aliases: &["mmapv1"],
+            missing: || None,
+            facts: EngineFacts::default,
+            open: |_, _| Err(String::new()),
+        },
         KvEngine {
             name: "paper",
             aliases: &[],
             missing: || Some("no paper".to_owned()),
+            facts: EngineFacts::default,
             open: |_, _| Err(String::new()),
         },
     ];
@@ -237,8 +296,16 @@ mod tests {
 
     #[test]
     fn engines_have_the_names_of_what_runs() {
-        let plan = planned(&["pointquery", "--engine", "mmapv1,perconaft,lmdb,FTREE,innodb"]).unwrap();
-        assert_eq!(plan.parameters.engines, ["lmdb", "ftree", "innodb"]);
+        let plan = planned(&["pointquery", "--engine", "mmapv1,perconaft,lmdb,FTREE"]).unwrap();
+        assert_eq!(plan.parameters.engines, ["lmdb", "ftree"]);
+        assert_eq!(plan.known("lmdb", &Default::default()).get("asked_for"), Some(&"mmapv1".into()));
+        assert_eq!(plan.known("ftree", &Default::default()).get("asked_for"), Some(&"perconaft".into()));
+        let mariadb = planned(&["iibench", "--engine", "innodb"]).unwrap_err().to_string();
+        assert_eq!(mariadb, "--engine: iibench does not run on MariaDB (innodb)");
+        if let Some(reason) = MariaDb::of("innodb").and_then(MariaDb::missing) {
+            let refused = planned(&["pointquery", "--engine", "ftree,innodb"]).unwrap_err().to_string();
+            assert_eq!(refused, format!("--engine: innodb: {reason}"));
+        }
         assert_eq!(plan.remarks, ["lmdb ran: it was asked for as mmapv1", "ftree ran: it was asked for as perconaft"]);
         let refused = planned(&["pointquery", "--engine", "ftree,frob"]).unwrap_err().to_string();
         assert!(refused.contains("\"frob\" is not in this build; it has ftree, lmdb, paper, innodb"), "{refused}");
@@ -251,6 +318,35 @@ mod tests {
         );
         let other = planned(&["pointquery", "--engine", "frob", "--binary", "/bin/true"]).unwrap();
         assert_eq!(other.parameters.engines, ["frob"]);
+    }
+
+    #[test]
+    fn a_setting_of_phases_chooses_among_them() {
+        let names = |set: &str| {
+            let plan = planned(&["004-ycsb", "--set", set]).unwrap();
+            let name = |phase: &crate::experiment::PhasePlan| phase.name.clone();
+            plan.parameters.phases.iter().map(name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names("workload=a"), "A");
+        assert_eq!(names("workload=e"), "E");
+        assert_eq!(names("records=1000"), "A B C F D E");
+        let refused = planned(&["004-ycsb", "--set", "workload=z"]).unwrap_err().to_string();
+        assert!(refused.contains("workload"), "{refused}");
+    }
+
+    #[test]
+    fn every_argument_is_explained() {
+        fn check(command: &clap::Command) {
+            if command.is_hide_set() {
+                return;
+            }
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&crate::cli::command());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::overrides::{self, setup};
-use super::{directories, number, text};
+use super::{directories, number, out, text};
 use crate::experiment::{KV, Parameters, Plan, RunLog, Scale, built_in, carry_out, echo_only, find, read};
 use crate::kv::{self, KvEngine};
 use crate::live::{Estimate, Live, News, Watcher};
@@ -25,7 +25,7 @@ pub(super) fn run_one(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
 
 /// One run with a live page of its own.
 fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
-    let directory = out(matches, &plan.experiment.name);
+    let directory = out(matches, &plan.experiment.name)?;
     let interrupt = Interrupt::by_signals()?;
     let live = live(&plan.experiment.name, matches)?;
     let ending = perform(plan, &directory, live.as_ref(), engines, &interrupt)?;
@@ -37,7 +37,7 @@ fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
 /// that completed are not run again.
 pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let interrupt = Interrupt::by_signals()?;
-    let root = out(matches, "all");
+    let root = out(matches, "all")?;
     let mut plans = Vec::new();
     for experiment in built_in()? {
         let name = experiment.name.clone();
@@ -110,6 +110,9 @@ pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     plan.setup.arguments = plan.parameters.server_arguments.clone();
     plan.command_line = std::env::args().collect();
     plan.drop = matches.get_flag("drop");
+    if text(matches, "binary").is_none() {
+        overrides::remember_facts(&mut plan, engines);
+    }
     plan.check()?;
     once(&plan, matches, engines)
 }
@@ -120,7 +123,7 @@ pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
     plan.experiment.name = "echo".to_owned();
     plan.check()?;
     let bytes = number(matches, "bytes")?.unwrap_or(0);
-    let directory = out(matches, "echo");
+    let directory = out(matches, "echo")?;
     let interrupt = Interrupt::by_signals()?;
     let live = live("echo", matches)?;
     let mut log = RunLog::open(&directory, &plan, watchers(&plan, live.as_ref()))?;
@@ -184,19 +187,6 @@ fn draw(directory: &Path) -> Result<()> {
     // Who does not read on has the directory.
     let _ = writeln!(std::io::stdout(), "{text}\nresults: {}", directory.display());
     Ok(())
-}
-
-fn out(matches: &ArgMatches, name: &str) -> PathBuf {
-    match text(matches, "out") {
-        Some(directory) => PathBuf::from(directory),
-        None => {
-            let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-            let directory = Path::new("lab-results").join(format!("{name}-{time}"));
-            // Another run may have begun in the same second.
-            let later = |n| directory.with_file_name(format!("{name}-{time}-{n}"));
-            std::iter::once(directory.clone()).chain((2..).map(later)).find(|each| !each.exists()).unwrap_or(directory)
-        }
-    }
 }
 
 /// A thousand clients are a thousand sockets, here and in the servers we start, which inherit the limit.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
 use super::plan::{Plan, Station, StepPlan};
 use super::run_log::RunLog;
 use crate::observe::disk_use;
@@ -56,6 +58,8 @@ struct Course {
     system: String,
     phase: String,
     workload: Box<dyn Workload>,
+    /// Facts about the system that it does not report.
+    known: Map<String, Value>,
 }
 
 impl Conductor<'_> {
@@ -65,7 +69,10 @@ impl Conductor<'_> {
             return;
         }
         self.log.begin(name);
-        if let Err(error) = measure(self, name) {
+        // A server that was killed for an interrupt has not failed.
+        if let Err(error) = measure(self, name)
+            && !self.interrupt.is_set()
+        {
             self.log.fail(&error.to_string());
         }
     }
@@ -81,6 +88,7 @@ impl Conductor<'_> {
         self.log.report(system, EventKind::Phase, "starting");
         let mut managed = Managed::start(engine, driver, &self.plan.setup, &first.flags)?;
         let mut course = self.course(system)?;
+        course.known = self.plan.known(engine, &first.flags);
         let outcome = self.stations(&mut managed, &stations, &mut course);
         managed.explained(outcome)
     }
@@ -136,12 +144,21 @@ impl Conductor<'_> {
 
     fn course(&self, system: &str) -> Result<Course> {
         let phase = self.plan.phases().swap_remove(0);
-        Ok(Course { system: system.to_owned(), workload: self.plan.workload(&phase)?, phase: phase.name })
+        Ok(Course {
+            system: system.to_owned(),
+            workload: self.plan.workload(&phase)?,
+            phase: phase.name,
+            known: Map::new(),
+        })
     }
 
     /// The first load of a system, and what follows it once.
     fn load(&mut self, target: &dyn Target, course: &mut Course) -> Result<()> {
-        self.log.about(target.about()?);
+        let mut about = target.about()?;
+        if let Some(about) = about.as_object_mut() {
+            about.extend(course.known.clone());
+        }
+        self.log.about(about);
         if prepare(target, &*course.workload, self.plan.drop)? {
             self.fill(target, course, "load")?;
         } else {

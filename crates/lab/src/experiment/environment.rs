@@ -26,6 +26,7 @@ pub fn environment(root: &Path) -> Value {
         "transparent_huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
         "data_root": root.display().to_string(),
         "device": Device::below(root).and_then(Device::name),
+        "device_model": Device::below(root).and_then(Device::model),
         "filesystem": filesystem(root),
         "free_bytes": free_bytes(root).ok(),
         "memory_can_be_limited": MemoryLimit::possible(),

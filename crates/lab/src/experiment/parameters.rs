@@ -1,5 +1,7 @@
 //! Everything that decides what is sent to the servers.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,6 +13,9 @@ use crate::target::Driver;
 pub struct Parameters {
     /// Managed servers, by engine.
     pub engines: Vec<String>,
+    /// Names that engines were asked for by, where those are not theirs.
+    #[serde(default)]
+    pub asked_for: BTreeMap<String, String>,
     /// Running servers: `[NAME=]URI`.
     pub targets: Vec<String>,
     pub drivers: Vec<Driver>,

@@ -7,12 +7,15 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::definition::{Experiment, KV, Scale};
 use super::parameters::{Parameters, PhasePlan, merged};
+use crate::kv::EngineFacts;
 use crate::run::{Arrival, Pace};
+use crate::target::compression;
 use crate::target::managed::{Flags, Setup, Shards};
+use crate::target::mysql::MariaDb;
 use crate::workload::{Mode, Workload, build};
 use crate::{Error, Result};
 
@@ -28,6 +31,8 @@ pub struct Plan {
     pub command_line: Vec<String>,
     /// Sentences for a reader of the results.
     pub remarks: Vec<String>,
+    /// Facts about the engines of this build, by name.
+    pub facts: BTreeMap<String, EngineFacts>,
 }
 
 /// A server's flags between two restarts, and what the record calls them.
@@ -55,7 +60,8 @@ const SHARDS: u16 = 3;
 impl Plan {
     pub fn of(experiment: Experiment, scale: Scale, setup: Setup) -> Plan {
         let parameters = experiment.size(scale).parameters.clone();
-        Plan { experiment, scale, parameters, setup, drop: false, command_line: Vec::new(), remarks: Vec::new() }
+        let (drop, command_line, remarks, facts) = Default::default();
+        Plan { experiment, scale, parameters, setup, drop, command_line, remarks, facts }
     }
 
     pub fn mode(&self) -> Mode {
@@ -131,6 +137,22 @@ impl Plan {
             }
         }
         stations
+    }
+
+    /// Returns facts about a managed server that it does not report: the name that it was asked for by, the library of its
+    /// engine, and the compression of its files.
+    pub fn known(&self, engine: &str, flags: &Flags) -> Map<String, Value> {
+        let facts = self.facts.get(engine);
+        let arguments: Vec<String> = flags.arguments.iter().chain(&self.setup.arguments).cloned().collect();
+        let usual =
+            facts.map(|facts| facts.compression.clone()).or_else(|| MariaDb::of(engine).map(MariaDb::compression));
+        let all = [
+            ("asked_for", self.parameters.asked_for.get(engine).cloned()),
+            ("library", facts.and_then(|facts| facts.library.clone())),
+            ("cluster", flags.cluster.map(|cluster| format!("{} shards", cluster.shards))),
+            ("compression", compression::chosen(engine, &arguments).or(usual)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))).collect()
     }
 
     /// The steps of a station. Repeats come in random order, the same for the same seed: a drift of the machine shall not

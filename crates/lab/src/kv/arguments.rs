@@ -112,7 +112,7 @@ pub(crate) fn run_engine(matches: &ArgMatches, engines: &[KvEngine]) -> Result<(
     let options = serde_json::from_str(text(matches, "options").unwrap_or_default())
         .map_err(|error| Error::Usage(format!("--options: {error}")))?;
     let directory = Path::new(text(matches, "directory").unwrap_or_default());
-    child::serve(&options, find(engines, name)?, directory)
+    child::serve(&options, KvEngine::asked(engines, "engine", name)?, directory)
 }
 
 fn options(matches: &ArgMatches) -> Result<KvOptions> {
@@ -171,13 +171,5 @@ fn chosen(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Vec<KvEngine>> {
     if names.is_empty() {
         return Ok(engines.iter().filter_map(|engine| engine.usable().ok()).collect());
     }
-    names.iter().map(|name| find(engines, name)?.usable()).collect()
-}
-
-pub(super) fn find(engines: &[KvEngine], name: &str) -> Result<KvEngine> {
-    let found = engines.iter().find(|engine| engine.name == name).copied();
-    found.ok_or_else(|| {
-        let known = engines.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ");
-        Error::Usage(format!("--engines: {name:?} is not in this build; known are {known}"))
-    })
+    KvEngine::all_asked(engines, "engines", &names)
 }

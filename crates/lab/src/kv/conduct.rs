@@ -161,7 +161,7 @@ mod tests {
     use arbor_engine::Engine;
     use arbor_engine::model::ModelEngine;
 
-    use super::super::KvSettings;
+    use super::super::{EngineFacts, KvSettings};
 
     struct InProcess<'o>(Session<'o>);
 
@@ -189,13 +189,20 @@ mod tests {
 
     /// Like `run`, but interrupted after `phases_until` phases.
     fn run_until(options: &KvOptions, only: &[&str], phases_until: usize) -> Outcome {
-        let model = KvEngine { name: "model", aliases: &[], missing: || None, open: open_model };
-        let other =
-            KvEngine { name: "other", aliases: &[], missing: || None, open: |_, _| Ok(Arc::new(ModelEngine::new())) };
+        let model =
+            KvEngine { name: "model", aliases: &[], missing: || None, facts: EngineFacts::default, open: open_model };
+        let other = KvEngine {
+            name: "other",
+            aliases: &[],
+            missing: || None,
+            facts: EngineFacts::default,
+            open: |_, _| Ok(Arc::new(ModelEngine::new())),
+        };
         let broken = KvEngine {
             name: "broken",
             aliases: &[],
             missing: || None,
+            facts: EngineFacts::default,
             open: |_, _| Err("it does not open".to_owned()),
         };
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();

@@ -20,8 +20,7 @@ pub(crate) fn run_as_experiment(
     engines: &[KvEngine],
     interrupt: &Interrupt,
 ) -> Result<Ending> {
-    let chosen: Vec<KvEngine> =
-        plan.parameters.engines.iter().map(|name| arguments::find(engines, name)).collect::<Result<_>>()?;
+    let chosen = KvEngine::all_asked(engines, "engine", &plan.parameters.engines)?;
     let typed = ["kv".to_owned()].into_iter().chain(plan.parameters.arguments.iter().cloned());
     let matches = arguments::command()
         .try_get_matches_from(typed)

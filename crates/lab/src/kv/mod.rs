@@ -30,6 +30,7 @@
 pub(crate) mod arguments;
 mod child;
 mod conduct;
+mod engine;
 mod experiment;
 mod journal;
 mod killed;
@@ -42,46 +43,14 @@ mod summary;
 mod update;
 mod writing;
 
-use std::path::Path;
-use std::sync::Arc;
-
-use arbor_engine::{Engine, UpdateFunction};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
-
+pub(crate) use engine::asked_for;
+pub use engine::{EngineFacts, KvEngine, KvSettings, Opened};
 pub(crate) use experiment::run_as_experiment;
 pub use measure::PhaseStatistics;
 pub use phase::Phase;
 pub use update::Increment;
-
-/// An engine in a directory, or why it does not open.
-pub type Opened = std::result::Result<Arc<dyn Engine>, String>;
-
-/// An engine's name and how to open it; crate `arbor` lists those of the build.
-#[derive(Clone, Copy)]
-pub struct KvEngine {
-    pub name: &'static str,
-    /// Other names that the server takes for it.
-    pub aliases: &'static [&'static str],
-    /// Returns the reason why it cannot be opened on this machine, such as a library that is not installed.
-    pub missing: fn() -> Option<String>,
-    pub open: fn(&Path, &KvSettings) -> Opened,
-}
-
-impl KvEngine {
-    /// Returns this engine where it can be opened. Errors: it cannot, with the reason.
-    pub(crate) fn usable(self) -> Result<KvEngine> {
-        (self.missing)().map_or(Ok(self), |reason| Err(Error::Usage(reason)))
-    }
-}
-
-/// Settings passed to every engine; each applies those that it supports.
-pub struct KvSettings {
-    pub cache_bytes: u64,
-    pub direct_io: bool,
-    pub updates: Arc<dyn UpdateFunction>,
-}
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KvOptions {

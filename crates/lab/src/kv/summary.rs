@@ -72,12 +72,18 @@ fn ratio(phase: Phase, own: Option<&PhaseStatistics>, peer: Option<&PhaseStatist
 
 #[cfg(test)]
 mod tests {
-    use super::super::KvEngine;
+    use super::super::{EngineFacts, KvEngine};
     use super::*;
 
     fn part(name: &'static str, statistics: Vec<(Phase, Option<PhaseStatistics>)>) -> Part {
         Part {
-            engine: KvEngine { name, aliases: &[], missing: || None, open: |_, _| Err(String::new()) },
+            engine: KvEngine {
+                name,
+                aliases: &[],
+                missing: || None,
+                facts: EngineFacts::default,
+                open: |_, _| Err(String::new()),
+            },
             statistics,
             failure: None,
         }

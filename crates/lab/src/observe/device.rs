@@ -51,6 +51,28 @@ impl Device {
         let text = std::fs::read_to_string("/proc/diskstats").ok()?;
         line(&text, self).and_then(|mut words| words.next()).map(str::to_owned)
     }
+
+    /// Returns what the disk says of itself: maker, model, size, and whether it turns.
+    pub fn model(self) -> Option<String> {
+        let link = std::fs::canonicalize(format!("/sys/dev/block/{}:{}", self.major, self.minor)).ok()?;
+        // a partition is below its disk
+        let disk = link.ancestors().find(|directory| directory.join("queue").is_dir())?;
+        let text = |name: &str| {
+            let text = std::fs::read_to_string(disk.join(name)).ok()?;
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
+        let size = text("size").and_then(|sectors| sectors.parse::<u64>().ok());
+        // virtual disks have a number for a maker, no model, and say that they rotate
+        let model = text("device/model");
+        let rotates = text("queue/rotational").filter(|_| model.is_some());
+        let facts = [
+            text("device/vendor").filter(|vendor| !vendor.starts_with("0x")),
+            model,
+            size.map(|sectors| format!("{:.0} GB", (sectors * SECTOR_BYTES) as f64 / 1e9)),
+            rotates.map(|turns| if turns == "1" { "rotating" } else { "not rotating" }.to_owned()),
+        ];
+        Some(facts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// Returns the words after the device's numbers in /proc/diskstats.

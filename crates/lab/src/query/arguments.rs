@@ -1,6 +1,6 @@
 //! The command line of `arbor lab run query`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arbor_bson::DocBuf;
@@ -11,8 +11,9 @@ use super::dataset::{self, DATABASE};
 use super::measure::{Pace, measure};
 use super::shape::Shape;
 use super::table::{self, Measured};
-use crate::cli::{number, setup, text, texts};
+use crate::cli::{number, out, setup, text, texts};
 use crate::experiment::check_room;
+use crate::kv::KvEngine;
 use crate::results::Ending;
 use crate::run::Interrupt;
 use crate::target::Target;
@@ -44,7 +45,7 @@ pub(crate) fn describe() -> Result<String> {
 /// Measures all shapes on every server. Complete if all could be run, and no plan scans a collection that has an index for the
 /// query. An interrupt ends the run
 /// after the current shape; what was measured is kept.
-pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
+pub(crate) fn run(matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Ending> {
     let documents = number(matches, "documents")?.unwrap_or(DOCUMENTS);
     if !(10_000..=100_000_000).contains(&documents) {
         return Err(Error::Usage("--documents takes numbers from 10000 to 100000000".to_owned()));
@@ -61,6 +62,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
     if engines.is_empty() && targets.is_empty() {
         engines.push("ftree".to_owned());
     }
+    // Another binary may have other engines; it refuses what it has not.
+    if text(matches, "binary").is_none() {
+        let known = KvEngine::all_asked(built_in, "engine", &engines)?;
+        engines = known.into_iter().map(|engine| engine.name.to_owned()).collect();
+    }
+    targets.iter().try_for_each(|target| crate::target::check(target))?;
+    let directory = out(matches, "query")?;
     let mut setup = setup(matches)?;
     setup.arguments = texts(matches, "server-arg");
     setup.keep = matches.get_flag("keep");
@@ -81,7 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
         }
     }
     if !all.is_empty() {
-        write(matches, &all)?;
+        write(&directory, &all)?;
     }
     let well = |measured: &Measured| measured.shapes.iter().all(|(_, one)| one.failure.is_none() && !one.scans);
     Ok(match run.interrupt.is_set() {
@@ -153,15 +161,7 @@ impl Run {
     }
 }
 
-fn write(matches: &ArgMatches, all: &[Measured]) -> Result<()> {
-    let directory = match text(matches, "out") {
-        Some(directory) => PathBuf::from(directory),
-        None => {
-            let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-            Path::new("lab-results").join(format!("query-{time}"))
-        }
-    };
-    std::fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
+fn write(directory: &Path, all: &[Measured]) -> Result<()> {
     let tables: Vec<String> = all.iter().map(table::text).collect();
     for (name, text) in [
         ("tables.txt", tables.join("\n")),

@@ -8,7 +8,8 @@ use super::delivery::{self, Delivery};
 use super::load::{self, Load, LoadStatistics};
 use super::member;
 use super::work::{Acknowledged, Work};
-use crate::cli::{list, number, option, servers, setup, texts};
+use crate::cli::{list, number, option, servers, setup, text, texts};
+use crate::kv::KvEngine;
 use crate::report::Table;
 use crate::results::Ending;
 use crate::run::Interrupt;
@@ -54,7 +55,7 @@ struct Run {
     interrupt: Interrupt,
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
+pub(crate) fn run(matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Ending> {
     let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds}")))?;
     let counted = texts(matches, "clients").into_iter().map(|text| text.parse::<u32>().ok().filter(|count| *count > 0));
@@ -76,10 +77,19 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<Ending> {
     if engines.is_empty() {
         engines.push("ftree".to_owned());
     }
+    if text(matches, "binary").is_none() {
+        let known = KvEngine::all_asked(built_in, "engine", &engines)?;
+        engines = known.into_iter().map(|engine| engine.name.to_owned()).collect();
+    }
     for engine in &engines {
         for measure in [Run::transactions, Run::history, Run::delivery] {
-            if !run.interrupt.is_set() {
-                measure(&run, engine)?;
+            if run.interrupt.is_set() {
+                break;
+            }
+            match measure(&run, engine) {
+                // A server that was killed for an interrupt has not failed.
+                Err(_) if run.interrupt.is_set() => {}
+                other => other?,
             }
         }
     }

@@ -5,7 +5,8 @@ use super::chart::{COSTS, SIZES, cost_title, last_sized};
 use super::grid::{self, CLIENTS, Choice, Dimension, Grid, Spread, label, with};
 use super::measured::Measured;
 use super::published::Published;
-use crate::results::{Clock, Form, Phase, Record, Run, StepRecord, SystemRecord, Table};
+use super::repeats::{Repeats, last_steps, place_of};
+use crate::results::{Clock, Form, LatencyRow, Phase, Record, Run, StepRecord, SystemRecord, Table};
 use crate::target::echo;
 
 /// Every table, in the order a reader wants them.
@@ -149,7 +150,7 @@ fn at_the_end(run: &Run, grid: &Grid<'_>) -> Option<Table> {
     let measured = Measured::of(run);
     let title = format!("{} per second in the first and in the last tenth of the run", plural(&run.record.unit));
     let mut table = Table::new(&title, "", ["first", "last"].map(str::to_owned));
-    for Last { system, median, .. } in last_steps(run) {
+    for Repeats { system, median, .. } in last_steps(run) {
         let rates = measured.rate(&system.name, median);
         let tenth = rates.len() / 10;
         if rates.len() >= INTERVALS_MIN {
@@ -204,57 +205,8 @@ fn share_of_echo(grid: &Grid<'_>) -> Option<Table> {
     Some(table.about("echo"))
 }
 
-/// The last measured step of a system, with its repeats.
-struct Last<'a> {
-    system: &'a SystemRecord,
-    /// The one with the median rate; of an even number the lower of the middle two.
-    median: &'a StepRecord,
-    repeats: Vec<&'a StepRecord>,
-}
-
-impl<'a> Last<'a> {
-    /// Returns the twelfth of twelve hours, the top of a ladder. None: nothing was measured.
-    fn of(system: &'a SystemRecord) -> Option<Last<'a>> {
-        let steps: Vec<&StepRecord> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
-        let last = *steps.last()?;
-        // The steps of a ladder that is repeated come in a random order.
-        let ladder = steps.iter().filter(|step| step.settings == last.settings);
-        let shuffled = steps.iter().any(|step| step.repeat > 1);
-        let top = ladder.max_by_key(|step| step.clients).filter(|_| shuffled).unwrap_or(&last);
-        let mut repeats = grid::repeats_of(&steps, top);
-        let rate = |step: &StepRecord| step.per_second().unwrap_or_default();
-        repeats.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
-        let median = *repeats.get((repeats.len() - 1) / 2)?;
-        Some(Last { system, median, repeats })
-    }
-
-    fn spread(&self, value: impl Fn(&StepRecord) -> Option<f64>) -> Option<Spread> {
-        Spread::of(self.repeats.iter().filter_map(|step| value(step)))
-    }
-
-    /// A readable label of the step, the same for its repeats.
-    fn place(&self) -> String {
-        let place = grid::label_of_step(&StepRecord { repeat: 1, ..self.median.clone() });
-        match self.repeats.len() {
-            1 => place,
-            repeats => format!("{place}, median of {repeats} repeats"),
-        }
-    }
-}
-
-fn last_steps(run: &Run) -> Vec<Last<'_>> {
-    run.record.systems.iter().filter_map(Last::of).collect()
-}
-
-/// The last step of the system that came furthest.
-fn place_of(run: &Run, last: &[Last<'_>]) -> String {
-    let steps = |system: &SystemRecord| system.steps.iter().filter(|step| step.phase == Phase::Run).count();
-    let furthest = run.record.systems.iter().map(steps).max().unwrap_or_default();
-    last.iter().find(|last| steps(last.system) == furthest).map(Last::place).unwrap_or_default()
-}
-
 /// The system's name, with the step where it is another than the table's: it did not come further.
-fn name_at(place: &str, last: &Last<'_>) -> String {
+fn name_at(place: &str, last: &Repeats<'_>) -> String {
     let (own, name) = (last.place(), &last.system.name);
     if own == place { name.clone() } else { format!("{name} ({own})") }
 }
@@ -292,7 +244,7 @@ fn response(run: &Run) -> Option<Table> {
 }
 
 /// A unit of several operations is one of them only when nothing else was measured.
-fn frequent(run: &Run, steps: &[Last<'_>]) -> Vec<String> {
+fn frequent(run: &Run, steps: &[Repeats<'_>]) -> Vec<String> {
     let mut counts: Vec<(&str, u64)> = Vec::new();
     let rows = steps.iter().flat_map(|last| &last.median.latencies);
     for row in rows.filter(|row| row.clock == Clock::Service) {
@@ -339,45 +291,38 @@ fn latencies(run: &Run) -> Vec<Table> {
     tables
 }
 
-fn latency_table(last: &Last<'_>) -> Option<Table> {
+fn latency_table(last: &Repeats<'_>) -> Option<Table> {
     let columns = ["count", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned);
     let title = format!("{}: latency in microseconds, {}", last.system.name, last.place());
     let mut table = Table::new(&title, "operation", columns);
+    let values: [fn(&LatencyRow) -> f64; 7] =
+        [|row| row.mean, |row| row.p50, |row| row.p90, |row| row.p95, |row| row.p99, |row| row.p999, |row| row.max];
     for row in &last.median.latencies {
-        let values =
-            [row.mean, row.p50, row.p90, row.p95, row.p99, row.p999, row.max].map(|micros| format!("{micros:.0}"));
+        let spread = |value: fn(&LatencyRow) -> f64| {
+            let of_repeat = |step: &StepRecord| step.latency(&row.kind, row.clock).map(value);
+            spread_or_absent(last.spread(of_repeat), |micros| format!("{micros:.0}"))
+        };
         let name = match row.clock {
             Clock::Service => row.kind.clone(),
             Clock::Response => format!("{} (response, from when it was due)", row.kind),
         };
-        table.row([row.count.to_string()].into_iter().chain(values), &name);
+        table.row([row.count.to_string()].into_iter().chain(values.map(spread)), &name);
     }
     (!table.rows.is_empty()).then(|| table.about("latency"))
 }
 
 fn p99_table(run: &Run, system: &SystemRecord) -> Option<Table> {
-    let steps: Vec<&StepRecord> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
-    let mut groups: Vec<Vec<&StepRecord>> = Vec::new();
-    for step in &steps {
-        if !groups.iter().any(|group| group.iter().any(|other| other.name == step.name)) {
-            groups.push(grid::repeats_of(&steps, step));
-        }
-    }
-    let settled = steps.iter().any(|step| !step.settings.is_empty());
-    if !settled {
-        groups.sort_by_key(|group| group.first().map(|step| step.clients));
-    }
-    let firsts = || groups.iter().filter_map(|group| group.first());
-    let mut columns: Vec<String> = firsts().map(|step| step.clients.to_string()).collect();
-    let mut legend = CLIENTS;
-    if settled {
-        let name = |step: &&StepRecord| step.name.trim_end_matches(&format!("-r{}", step.repeat)).to_owned();
-        (columns, legend) = (firsts().map(name).collect(), "step");
-    }
+    let groups = Repeats::of_phase(system, Phase::Run);
+    let settled = groups.iter().any(|group| !group.median.settings.is_empty());
+    let (columns, legend): (Vec<String>, &str) = if settled {
+        (groups.iter().map(|group| group.name().to_owned()).collect(), "step")
+    } else {
+        (groups.iter().map(|group| group.median.clients.to_string()).collect(), CLIENTS)
+    };
     let mut table = Table::new(&format!("{}: p99 in microseconds", system.name), legend, columns);
     for kind in &run.record.kinds {
-        let p99 = |step: &&StepRecord| Some(step.latency(kind, Clock::Service)?.p99);
-        let cells: Vec<Option<Spread>> = groups.iter().map(|group| Spread::of(group.iter().filter_map(p99))).collect();
+        let p99 = |step: &StepRecord| Some(step.latency(kind, Clock::Service)?.p99);
+        let cells: Vec<Option<Spread>> = groups.iter().map(|group| group.spread(p99)).collect();
         if cells.iter().any(Option::is_some) {
             table.row(cells.into_iter().map(|cell| spread_or_absent(cell, |micros| format!("{micros:.0}"))), kind);
         }
@@ -410,16 +355,19 @@ const MOVES: [(&str, &str); 19] = [
 
 /// Returns the chunk moves of each system's last step with some: a line per metric.
 fn moves(record: &Record) -> Option<Table> {
-    let step =
-        |system: &'_ SystemRecord| system.steps.iter().rev().find(|step| step.metric("moves").is_some()).cloned();
-    let steps: Vec<(&str, StepRecord)> =
-        record.systems.iter().filter_map(|system| Some((system.name.as_str(), step(system)?))).collect();
-    let mut table = Table::new("chunk moves", "", steps.iter().map(|(name, _)| (*name).to_owned()));
+    let has_moves = |repeats: &Repeats<'_>| repeats.median.metric("moves").is_some();
+    let steps: Vec<Repeats<'_>> = record
+        .systems
+        .iter()
+        .filter_map(|system| Repeats::of_phase(system, Phase::Run).into_iter().rfind(has_moves))
+        .collect();
+    let mut table = Table::new("chunk moves", "", steps.iter().map(|repeats| repeats.system.name.clone()));
     for (metric, title) in MOVES {
-        let cells: Vec<Option<f64>> = steps.iter().map(|(_, step)| step.metric(metric)).collect();
+        let cells: Vec<Option<Spread>> =
+            steps.iter().map(|repeats| repeats.spread(|step| step.metric(metric))).collect();
         if cells.iter().any(Option::is_some) {
             let show = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { short(value) };
-            table.row(cells.into_iter().map(|cell| or_absent(cell, show)), title);
+            table.row(cells.into_iter().map(|cell| spread_or_absent(cell, show)), title);
         }
     }
     (!table.rows.is_empty()).then(|| table.about("moves"))
@@ -430,12 +378,18 @@ fn sizes(record: &Record) -> Option<Table> {
         record.systems.iter().filter_map(|system| Some((system, last_sized(&system.steps)?))).collect();
     let known = |metric: &str| sized.iter().any(|(_, step)| step.metric(metric).is_some());
     let columns: Vec<&(&str, &str)> = SIZES.iter().filter(|(metric, _)| known(metric)).collect();
-    let mut table =
-        Table::new("size on disk at the end, bytes", "system", columns.iter().map(|(_, name)| (*name).to_owned()));
+    let names = ["compression"].into_iter().chain(columns.iter().map(|(_, name)| *name));
+    let mut table = Table::new("size on disk at the end, bytes", "system", names.map(str::to_owned));
     for (system, step) in &sized {
-        table.row(columns.iter().map(|(metric, _)| or_absent(step.metric(metric), grouped)), &system.name);
+        let bytes = columns.iter().map(|(metric, _)| or_absent(step.metric(metric), grouped));
+        table.row([compression_of(system)].into_iter().chain(bytes), &system.name);
     }
     (!table.rows.is_empty()).then(|| table.about("sizes").form(Form::Ruled))
+}
+
+/// Returns the compression of a system's files, as far as it is known.
+pub(super) fn compression_of(system: &SystemRecord) -> String {
+    system.about.get("compression").and_then(serde_json::Value::as_str).unwrap_or("not known").to_owned()
 }
 
 /// Thousands by commas.
@@ -483,11 +437,11 @@ fn load(record: &Record) -> Option<Table> {
 fn recovery(record: &Record) -> Option<Table> {
     let mut table = Table::new("seconds from kill -9 to the first answer", "", ["seconds".to_owned()]);
     for system in &record.systems {
-        for step in system.steps.iter().filter(|step| step.phase == Phase::Recovery) {
-            let seconds = step.metric("serve_s").unwrap_or(step.end_s - step.begin_s);
-            let held = label(&grid::settings(step));
+        for repeats in Repeats::of_phase(system, Phase::Recovery) {
+            let seconds = |step: &StepRecord| step.metric("serve_s").or(Some(step.end_s - step.begin_s));
+            let held = label(&grid::settings(repeats.median));
             let name = if held.is_empty() { system.name.clone() } else { format!("{}, {held}", system.name) };
-            table.row([format!("{seconds:.2}")], &name);
+            table.row([spread_or_absent(repeats.spread(seconds), |seconds| format!("{seconds:.2}"))], &name);
         }
     }
     (!table.rows.is_empty()).then(|| table.about("recovery").form(Form::NameFirst))

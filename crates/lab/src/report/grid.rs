@@ -131,12 +131,6 @@ impl Spread {
     }
 }
 
-/// The steps that differ by their repeat only: the number of clients and all settings are the same.
-pub(super) fn repeats_of<'a>(steps: &[&'a StepRecord], of: &StepRecord) -> Vec<&'a StepRecord> {
-    let same = |step: &&&StepRecord| (step.phase, step.clients, &step.settings) == (of.phase, of.clients, &of.settings);
-    steps.iter().filter(same).copied().collect()
-}
-
 /// `at` with one more dimension held.
 pub(super) fn with(at: &Choice, dimension: &Dimension, value: &str) -> Choice {
     let mut at = at.clone();

@@ -13,7 +13,7 @@ pub(super) struct Heading {
 impl Heading {
     pub(super) fn of(run: &Run) -> Heading {
         let record = &run.record;
-        let systems = record.systems.iter().map(|system| system.name.as_str()).collect::<Vec<_>>().join(", ");
+        let systems = record.systems.iter().map(asked_name).collect::<Vec<_>>().join(", ");
         let ended = record.ended.as_deref().map_or(String::new(), |ended| format!(" to {ended}"));
         let mut facts = vec![
             ("started", format!("{}{ended}", record.started)),
@@ -23,12 +23,37 @@ impl Heading {
             ("load", record.schedule.clone()),
             ("clients", record.client_placement.clone()),
             ("driver", drivers(&record.systems)),
+            ("software", software(&record.systems, &record.arbor_version)),
             ("machine", machine(&run.environment)),
             ("arbor", record.arbor_version.clone()),
         ];
         facts.retain(|(_, value)| !value.is_empty());
         Heading { facts }
     }
+}
+
+/// Returns a text of a system's facts.
+fn fact<'a>(system: &'a SystemRecord, name: &str) -> Option<&'a str> {
+    system.about.get(name)?.as_str()
+}
+
+/// Returns the system's name, and the one that it was asked for by where that is another.
+fn asked_name(system: &SystemRecord) -> String {
+    match fact(system, "asked_for") {
+        Some(asked) => format!("{} (asked for as {asked})", system.name),
+        None => system.name.clone(),
+    }
+}
+
+/// Returns what each system is made of beyond this build of Arbor: the library of its engine, or the version of another server.
+fn software(systems: &[SystemRecord], build: &str) -> String {
+    let of = |system: &SystemRecord| {
+        let own = fact(system, "git_version").is_some_and(|commit| build.contains(commit));
+        let version = fact(system, "version").filter(|_| !own).map(|version| format!("version {version}"));
+        let text = fact(system, "library").map(str::to_owned).or(version)?;
+        Some(format!("{}: {text}", system.name))
+    };
+    systems.iter().filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the client drivers of the systems that name one.
@@ -54,11 +79,13 @@ fn machine(environment: &Value) -> String {
     let filesystem = text("filesystem").map(|text| text.split(" (").next().unwrap_or_default().to_owned());
     let device =
         filesystem.map(|system| text("device").map_or(system.clone(), |device| format!("{system} on {device}")));
+    let disk = text("device_model").map(|model| format!("disk {model}"));
     let facts = [
         text("processor"),
         number("processors").map(|count| format!("{count} processors")),
         number("memory_bytes").map(|bytes| format!("{:.1} GB of memory", bytes as f64 / 1e9)),
         device,
+        disk,
         text("kernel").map(|kernel| format!("Linux {kernel}")),
         text("load_average").map(|load| format!("load average before the run {load}")),
     ];
@@ -67,11 +94,32 @@ fn machine(environment: &Value) -> String {
 
 /// A run that began while more of the processors was in use is no measurement to publish.
 const BUSY_SHARE_MAX: f64 = 0.1;
+/// Nor is one in which others used more during a step. The kernel's own threads for disk and network are among them.
+const OTHERS_SHARE_MAX: f64 = 0.15;
 
 /// Returns what a reader has to know before any number: how the run ended, a busy machine, a build for debugging.
 pub(super) fn warnings(run: &Run) -> Vec<String> {
     let ended = (run.record.ending != Ending::Complete).then(|| ending(run.record.ending).to_owned());
-    ended.into_iter().chain(unfit(&run.environment, &run.record.arbor_version)).collect()
+    ended.into_iter().chain(others(run)).chain(unfit(&run.environment, &run.record.arbor_version)).collect()
+}
+
+/// Returns a warning about the step in which programs other than the server and the generator used most of the processors. Of a
+/// cluster, whose processes are several, that is not known.
+fn others(run: &Run) -> Option<String> {
+    let processors = run.environment.get("processors")?.as_f64()?;
+    let alone = run.record.systems.iter().filter(|system| system.about.get("cluster").is_none());
+    let steps = alone.flat_map(|system| system.steps.iter().map(move |step| (system, step)));
+    let share = |step: &StepRecord| {
+        let (host, units, seconds) = (step.metric("cpu_percent")?, step.metric("units")?, step.metric("seconds")?);
+        let own = step.metric("server_cpu_us_per_unit")? + step.metric("client_cpu_us_per_unit")?;
+        Some(host / 100.0 - own * units / 1e6 / (seconds * processors))
+    };
+    let shares = steps.filter_map(|(system, step)| Some((system, step, share(step)?)));
+    let (system, step, share) = shares.max_by(|a, b| a.2.total_cmp(&b.2))?;
+    (share > OTHERS_SHARE_MAX).then(|| {
+        let at = format!("{}, {}", system.name, super::grid::label_of_step(step));
+        format!("the machine was busy: other programs used up to {:.0} % of its processors ({at})", share * 100.0)
+    })
 }
 
 /// Returns why the numbers of this machine and build are not to be published.
@@ -124,6 +172,18 @@ mod tests {
         let systems =
             [system("ftree", Some("lean")), system("tcp-echo", None), system("ftree.official", Some("other"))];
         assert_eq!(drivers(&systems), "ftree by lean; ftree.official by other");
+    }
+
+    #[test]
+    fn engines_are_named_as_what_ran_with_their_libraries() {
+        let system = |about| SystemRecord { name: "lmdb".to_owned(), about, ..SystemRecord::default() };
+        let aliased =
+            system(json!({ "asked_for": "mmapv1", "library": "LMDB 0.9.70", "git_version": "12", "version": "7.0" }));
+        assert_eq!(asked_name(&aliased), "lmdb (asked for as mmapv1)");
+        assert_eq!(software(std::slice::from_ref(&aliased), "0.1.0, commit 12, release"), "lmdb: LMDB 0.9.70");
+        let own = system(json!({ "git_version": "12", "version": "7.0" }));
+        assert_eq!(software(std::slice::from_ref(&own), "0.1.0, commit 12, release"), "");
+        assert_eq!(software(&[own], "0.1.0, commit 13, release"), "lmdb: version 7.0");
     }
 
     #[test]

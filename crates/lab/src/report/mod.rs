@@ -13,6 +13,7 @@ mod measured;
 mod page;
 mod progress;
 mod published;
+mod repeats;
 mod table;
 mod text;
 

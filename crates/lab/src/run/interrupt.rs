@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::target::process::kill_all;
+use crate::target::process::{abandon, kill_all};
 
 /// A flag that a signal sets, shared by everything that waits.
 #[derive(Clone, Debug, Default)]
@@ -17,9 +17,12 @@ pub struct Interrupt(Arc<AtomicBool>);
 const SLICE: Duration = Duration::from_millis(50);
 /// Signals closer together are one: a terminal and `timeout` may both pass it on.
 const AGAIN: Duration = Duration::from_millis(500);
+/// Time in which what was measured is written before servers whose files are removed anyway are killed.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl Interrupt {
-    /// Set by SIGINT and SIGTERM. Another signal while the run winds up ends the servers we started and then us.
+    /// Set by SIGINT and SIGTERM, which also end the servers that we started, after a moment. Another signal while the run winds up
+    /// ends them and us at once.
     pub fn by_signals() -> std::io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let flag = interrupt.clone();
@@ -28,6 +31,12 @@ impl Interrupt {
             let mut first: Option<Instant> = None;
             for _ in signals.forever() {
                 flag.set();
+                if first.is_none() {
+                    std::thread::spawn(|| {
+                        std::thread::sleep(GRACE);
+                        abandon();
+                    });
+                }
                 if first.get_or_insert_with(Instant::now).elapsed() > AGAIN {
                     kill_all();
                     std::process::exit(130);

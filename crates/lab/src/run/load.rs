@@ -116,7 +116,7 @@ pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, contex
     })?;
     let mut failure = loader.failure.lock().take();
     for collection in workload.collections() {
-        if failure.is_none() {
+        if failure.is_none() && !interrupt.is_set() {
             failure = sizer.create_late_indexes(&collection).err();
         }
     }

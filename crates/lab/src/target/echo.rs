@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::mongodb::point_command;
 use super::ports::free_port;
-use super::process::Process;
+use super::process::{Process, UseOfFiles};
 use super::template::Template;
 use super::{Failure, Session, Sizes, Target};
 use crate::workload::{Answer, Collection, Found, Operation, Statement};
@@ -35,7 +35,7 @@ impl Echo {
         let log = root.join(format!("arbor-lab-echo-{}-{port}.log", std::process::id()));
         let mut command = Command::new(binary);
         command.args(["echo", "--port", &port.to_string(), "--bytes", &reply_bytes.to_string()]);
-        let mut process = Process::start(NAME, &mut command, &log)?;
+        let mut process = Process::start(NAME, &mut command, &log, UseOfFiles::Removed)?;
         process.wait_until(START_TIMEOUT, || std::net::TcpStream::connect(&address).is_ok())?;
         Ok(Echo { process, address, reply_bytes, log })
     }

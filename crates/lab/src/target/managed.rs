@@ -12,7 +12,7 @@ use super::memory_limit::MemoryLimit;
 use super::mongodb::MongoDb;
 use super::mysql::MariaDb;
 use super::ports::{free_port, free_ports};
-use super::process::Process;
+use super::process::{Process, UseOfFiles, is_abandoned};
 use super::{Driver, Target, driven};
 use crate::observe::memory_bytes;
 use crate::{Error, Result};
@@ -124,7 +124,7 @@ impl Managed {
         }
         if let Err(error) = managed.launch(flags, START_TIMEOUT) {
             // Its log is named in the error.
-            managed.keep |= matches!(error, Error::Start { .. });
+            managed.keep |= matches!(error, Error::Start { .. }) && !is_abandoned();
             return Err(error);
         }
         Ok(managed)
@@ -184,6 +184,9 @@ impl Managed {
 
     /// Returns how it ended, if it has ended by itself.
     fn ended(&mut self) -> Option<String> {
+        if is_abandoned() {
+            return None;
+        }
         let process = self.process.as_mut()?;
         let status = process.ended().ok().flatten()?;
         let killed = status.signal() == Some(Signal::KILL.as_raw());
@@ -211,7 +214,8 @@ impl Managed {
             Software::MariaDb(mariadb) => mariadb.command(&data, port, flags)?,
         };
         let begun = Instant::now();
-        let process = Process::start(&self.name, &mut command, &self.directory.join("server.log"))?;
+        let use_of_files = if self.setup.keep { UseOfFiles::Kept } else { UseOfFiles::Removed };
+        let process = Process::start(&self.name, &mut command, &self.directory.join("server.log"), use_of_files)?;
         let id = process.id();
         let process = self.process.insert(process);
         if let Some(memory_mb) = flags.memory_mb {

@@ -2,6 +2,7 @@
 //!
 //! A [`Target`] is one system under test, a row of the tables; a [`Session`] is one client's connection to it.
 
+pub(crate) mod compression;
 pub mod echo;
 pub mod managed;
 pub(crate) mod memory_limit;

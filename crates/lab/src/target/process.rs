@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -16,18 +17,53 @@ use crate::{Error, Result};
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Children that were not waited for yet; their numbers cannot be anybody else's until then.
-static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// A child that was not waited for yet; its number cannot be anybody else's until then.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    pid: u32,
+    use_of_files: UseOfFiles,
+}
 
-fn running() -> MutexGuard<'static, Vec<u32>> {
+/// Fate of a server's files when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UseOfFiles {
+    /// They are removed: nothing is lost if the server is killed.
+    Removed,
+    /// They stay, and the server has to end cleanly.
+    Kept,
+}
+
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+/// Servers were killed because the run was interrupted.
+static ABANDONED: AtomicBool = AtomicBool::new(false);
+
+fn running() -> MutexGuard<'static, Vec<Running>> {
     RUNNING.lock()
+}
+
+fn forget(pid: u32) {
+    running().retain(|child| child.pid != pid);
 }
 
 /// Ends the children at once, because this process is about to end at once.
 pub(crate) fn kill_all() {
-    for pid in running().iter() {
-        signal(*pid, Signal::KILL);
+    for child in running().iter() {
+        signal(child.pid, Signal::KILL);
     }
+}
+
+/// Ends those children at once whose files are removed anyway: a client that waits for one of them, and the checkpoint of a clean
+/// end, would only delay the end of an interrupted run.
+pub(crate) fn abandon() {
+    ABANDONED.store(true, Ordering::Relaxed);
+    for child in running().iter().filter(|child| child.use_of_files == UseOfFiles::Removed) {
+        signal(child.pid, Signal::KILL);
+    }
+}
+
+/// Returns true if [`abandon`] was called: a server that has ended did not do so by itself.
+pub(crate) fn is_abandoned() -> bool {
+    ABANDONED.load(Ordering::Relaxed)
 }
 
 /// Signals a process that we have started, or that serves us on this machine.
@@ -63,7 +99,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts the process. Output is appended to `log`, also by a server that is started again.
-    pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Process> {
+    pub(crate) fn start(name: &str, command: &mut Command, log: &Path, use_of_files: UseOfFiles) -> Result<Process> {
         let output = File::options().create(true).append(true).open(log).map_err(Error::file(log))?;
         let errors = output.try_clone().map_err(Error::file(log))?;
         let mut supervised = supervised(command);
@@ -71,7 +107,7 @@ impl Process {
         // A group of its own: Ctrl-C at the terminal is for the laboratory, which ends its servers itself.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         let child = command.spawn().map_err(Error::file(command.get_program()))?;
-        running().push(child.id());
+        running().push(Running { pid: child.id(), use_of_files });
         Ok(Process { name: name.to_owned(), child, log: log.to_owned() })
     }
 
@@ -100,7 +136,7 @@ impl Process {
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_some() {
-            running().retain(|pid| *pid != self.child.id());
+            forget(self.child.id());
         }
         Ok(status)
     }
@@ -120,7 +156,7 @@ impl Process {
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
-        running().retain(|pid| *pid != self.child.id());
+        forget(self.child.id());
         Ok(())
     }
 
@@ -137,7 +173,7 @@ impl Process {
             }
             std::thread::sleep(POLL);
         }
-        running().retain(|pid| *pid != self.child.id());
+        forget(self.child.id());
     }
 }
 
@@ -188,7 +224,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, directory: &Path) -> Process {
-        Process::start("sh", Command::new("sh").args(["-c", script]), &directory.join("log")).unwrap()
+        Process::start("sh", Command::new("sh").args(["-c", script]), &directory.join("log"), UseOfFiles::Kept).unwrap()
     }
 
     #[test]

@@ -142,6 +142,56 @@ fn repeats_are_shown_by_their_median_and_spread() {
 }
 
 #[test]
+fn charts_over_time_are_of_the_median_not_of_what_ran_last() {
+    let steps = [(2, 8, 90.0), (3, 8, 52.0), (1, 8, 50.0), (1, 1, 12.0)];
+    let steps = steps.map(|(number, clients, rate)| repeat(number, clients, rate));
+    let run = written(&record("x", vec![system("ftree", steps.to_vec())]), |writer| {
+        for step in &steps {
+            let point = |series: &str, value| Point {
+                system: "ftree".to_owned(),
+                step: step.name.clone(),
+                clients: step.clients,
+                phase: Phase::Run,
+                t_s: 7.0,
+                series: series.to_owned(),
+                value,
+            };
+            let rate = step.per_second().unwrap();
+            let points = [point("ops.point_query", rate), point("p99_us.point_query", rate * 1000.0)];
+            writer.points(&points).unwrap();
+        }
+    });
+    let page = without_library(&page(&run));
+    for (kept, others) in [("[7,52]", ["[7,90]", "[7,50]"]), ("[7,52000]", ["[7,90000]", "[7,50000]"])] {
+        assert!(page.contains(kept) && !others.iter().any(|other| page.contains(other)), "{kept}");
+    }
+    assert!(page.contains("8 clients, median of 3 repeats"));
+}
+
+#[test]
+fn repeated_recoveries_are_one_row() {
+    let recovery = |repeat: u32, seconds: f64| {
+        let metrics = BTreeMap::from([("serve_s".to_owned(), seconds)]);
+        let name = format!("recovery-c1-r{repeat}");
+        StepRecord { phase: Phase::Recovery, repeat, metrics, ..step(&name, 1, 0.0, &[("syncdelay_s", json!(5))]) }
+    };
+    let steps = vec![recovery(2, 0.5), recovery(1, 0.1), recovery(3, 0.2)];
+    let run = written(&record("x", vec![system("ftree", steps)]), |_| {});
+    place(&text(&run), "ftree, syncdelay 5 s  0.20 \u{b1}0.20\n");
+}
+
+#[test]
+fn sizes_name_their_compression() {
+    let mut run_step = step("c1", 1, 10.0, &[]);
+    run_step.metrics.insert("storage_bytes".to_owned(), 5000.0);
+    let mut systems = vec![system("ftree", vec![run_step.clone()]), system("h:1", vec![run_step])];
+    systems[0].about = json!({ "compression": "zstd:1" });
+    let run = written(&record("x", systems), |_| {});
+    place(&text(&run), "ftree      zstd:1      5,000\nh:1        not known   5,000\n");
+    place(&page(&run), "Compression: ftree zstd:1, h:1 not known.");
+}
+
+#[test]
 fn a_run_that_has_just_begun_is_drawn() {
     for systems in [Vec::new(), vec![system("ftree", Vec::new())]] {
         let directory = tempfile::tempdir().unwrap();

@@ -31,9 +31,9 @@ pub(crate) fn costs(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
         let x = Axis::categories(&title(&dimension.name), &dimension.values);
         let mut chart = Chart::new(Shape::Bars, &name, x, Axis::of(&name));
         for system in grid.systems() {
-            let cost = |value: &String| grid.metric(system, &with(&at, dimension, value), metric);
+            let cost = |value: &String| grid.spread(system, &with(&at, dimension, value), metric);
             let points = dimension.values.iter().enumerate().filter_map(|(n, value)| Some((n as f64, cost(value)?)));
-            chart.series.push(Series::of(system, points));
+            chart.series.push(Series::with_whiskers(system, points));
         }
         chart
     };

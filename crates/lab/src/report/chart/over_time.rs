@@ -2,30 +2,30 @@
 
 use super::{Axis, Chart, ChartGroup, Mark, Series, Shape};
 use crate::report::founding::plural;
-use crate::report::grid::label_of_step;
 use crate::report::measured::{Fold, Measured, Points, thin};
+use crate::report::repeats::Repeats;
 use crate::results::{Phase, StepRecord};
 
-/// The steps of one name: the same place in the plan of each system.
+/// A place in the plan with the step of each system there; of repeats the one with the median rate.
 pub(super) struct Place<'a> {
-    pub name: &'a str,
+    name: &'a str,
     pub label: String,
     pub phase: Phase,
     pub steps: Vec<(&'a str, &'a StepRecord)>,
 }
 
-/// All places in the order of the run.
+/// All places in the order of the plan.
 pub(super) fn places<'a>(measured: &Measured<'a>) -> Vec<Place<'a>> {
     let mut places: Vec<Place<'a>> = Vec::new();
     for system in &measured.run.record.systems {
-        for step in &system.steps {
-            let of_system = (system.name.as_str(), step);
-            match places.iter_mut().find(|place| place.name == step.name) {
+        for repeats in Repeats::of(system) {
+            let (name, of_system) = (repeats.name(), (system.name.as_str(), repeats.median));
+            match places.iter_mut().find(|place| place.name == name) {
                 Some(place) => place.steps.push(of_system),
                 None => places.push(Place {
-                    name: &step.name,
-                    label: label_of_step(step),
-                    phase: step.phase,
+                    name,
+                    label: repeats.place(),
+                    phase: repeats.median.phase,
                     steps: vec![of_system],
                 }),
             }

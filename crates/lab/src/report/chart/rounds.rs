@@ -14,10 +14,10 @@ pub(crate) fn rounds(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
         let mut chart = Chart::new(Shape::Lines, label(at), x, Axis::of(&format!("{unit} per second")));
         for system in grid.systems() {
             let at_round = |round: &String| {
-                let rate = grid.metric(system, &with(at, dimension, round), "per_second")?;
+                let rate = grid.spread(system, &with(at, dimension, round), "per_second")?;
                 Some((round.parse().ok()?, rate))
             };
-            chart.series.push(Series::of(system, dimension.values.iter().filter_map(at_round)));
+            chart.series.push(Series::with_whiskers(system, dimension.values.iter().filter_map(at_round)));
         }
         chart
     };

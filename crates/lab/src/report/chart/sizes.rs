@@ -1,7 +1,8 @@
 //! Sizes on disk at the end of the run.
 
 use super::{Axis, Chart, ChartGroup, Series, Shape};
-use crate::results::{Record, StepRecord};
+use crate::report::founding::compression_of;
+use crate::results::{Record, StepRecord, SystemRecord};
 
 /// Metrics of a step and their labels.
 pub(crate) const SIZES: [(&str, &str); 7] = [
@@ -20,8 +21,10 @@ pub(crate) fn last_sized(steps: &[StepRecord]) -> Option<&StepRecord> {
 }
 
 pub(crate) fn sizes(record: &Record) -> Option<ChartGroup> {
-    let steps: Vec<(&str, &StepRecord)> =
-        record.systems.iter().filter_map(|system| Some((system.name.as_str(), last_sized(&system.steps)?))).collect();
+    let steps: Vec<(&SystemRecord, &StepRecord)> =
+        record.systems.iter().filter_map(|system| Some((system, last_sized(&system.steps)?))).collect();
+    let compressions = steps.iter().map(|(system, _)| format!("{} {}", system.name, compression_of(system)));
+    let caption = format!("1 MB is 1,000,000 bytes. Compression: {}.", compressions.collect::<Vec<_>>().join(", "));
     let known = SIZES.iter().filter(|(metric, _)| steps.iter().any(|(_, step)| step.metric(metric).is_some()));
     let known: Vec<&(&str, &str)> = known.collect();
     let names: Vec<String> = known.iter().map(|(_, name)| (*name).to_owned()).collect();
@@ -29,7 +32,7 @@ pub(crate) fn sizes(record: &Record) -> Option<ChartGroup> {
     for (system, step) in steps {
         let megabytes = |metric: &str| Some(step.metric(metric)? / 1e6);
         let points = known.iter().enumerate().filter_map(|(n, (metric, _))| Some((n as f64, megabytes(metric)?)));
-        chart.series.push(Series::of(system, points));
+        chart.series.push(Series::of(&system.name, points));
     }
-    ChartGroup::of("sizes", "Size on disk at the end", "1 MB is 1,000,000 bytes.", "", vec![chart])
+    ChartGroup::of("sizes", "Size on disk at the end", &caption, "", vec![chart])
 }

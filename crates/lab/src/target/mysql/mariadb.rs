@@ -41,6 +41,14 @@ impl MariaDb {
         MARIADB.into_iter().find(|(name, _)| *name == system).map(|(_, mariadb)| mariadb)
     }
 
+    /// Returns the compression of its files: nothing here chooses another one.
+    pub fn compression(self) -> String {
+        match self.engine {
+            "ROCKSDB" => "MariaDB's default for MyRocks (snappy, or none where it was built without)".to_owned(),
+            _ => "none".to_owned(),
+        }
+    }
+
     fn plugins() -> PathBuf {
         std::env::var_os(PLUGINS_VARIABLE).map_or_else(|| PLUGINS.into(), PathBuf::from)
     }
