@@ -34,7 +34,7 @@ impl Check<dyn Fn() -> Result<()>> {
 thread_local! {
     static CHECK: RefCell<Option<SharedCheck>> = const { RefCell::new(None) };
     static TICKS: Cell<u32> = const { Cell::new(0) };
-    /// Whether a sort of this module runs.
+    /// True while a sort of this module runs.
     static SORTS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -121,7 +121,7 @@ pub fn sort_unstable_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> 
     })
 }
 
-/// What unwinds out of a sort that [`leave_sort_if_ended`] leaves.
+/// The payload that unwinds out of a sort that [`leave_sort_if_ended`] leaves.
 struct SortEnded;
 
 /// Runs a sort that a comparison may leave.
@@ -287,7 +287,8 @@ mod tests {
                 a.cmp(b)
             };
             let mut values = numbers();
-            let mut sort = || if stable { sort_by(&mut values, compare) } else { sort_unstable_by(&mut values, compare) };
+            let mut sort =
+                || if stable { sort_by(&mut values, compare) } else { sort_unstable_by(&mut values, compare) };
             let stopped = stoppable(|| Err(Error::bad_value("enough")), &mut sort);
             assert_eq!((stopped.unwrap_err().message.as_str(), compared.get()), ("enough", 1000));
             assert!(!SORTS.get());
