@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def pack(out):
-    command = [str(SCRIPT), "--binary", os.environ["ARBOR"], "--out", str(out)]
+    command = [str(SCRIPT), "--binary", os.environ["ARBOR"], "--out", str(out), "--level", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, "SOURCE_DATE_EPOCH": "1795000000"})
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -66,7 +66,7 @@ def test_a_set_with_a_key(tmp_path):
             in_sync(client, 3)
             everywhere = client.db.get_collection("c", write_concern=pymongo.WriteConcern(3, wtimeout=LIMIT_S * 1000))
             everywhere.insert_many([{"_id": number} for number in range(100)])
-            assert all(m["health"] == 1 for m in client.admin.command("replSetGetStatus")["members"])
+            until(lambda: all(m["health"] == 1 for m in client.admin.command("replSetGetStatus")["members"]), "the health of all")
             # What members say to each other is for them alone.
             for member in members.members:
                 with direct(member) as stranger, direct(member, **USER) as administrator:

@@ -42,7 +42,8 @@ def test_the_limit_of_descriptors_is_raised(tmp_path):
 
 
 def test_a_hang_up_is_a_clean_end(tmp_path):
-    arbor = Arbor(tmp_path / "data")
+    # these tests may run below nohup themselves
+    arbor = Arbor(tmp_path / "data", prefix=["env", "--default-signal=HUP"])
     arbor.start()
     with pymongo.MongoClient(arbor.uri, serverSelectionTimeoutMS=10_000) as client:
         client.d.c.insert_many([{"_id": i} for i in range(10)])
