@@ -106,6 +106,103 @@ def test_stages_and_lookups_run_on_the_shards(routed):
         "aggregate", "c", pipeline=[{"$changeStream": {"resumeAfter": {"_data": "00"}}}], cursor={})) == 50811
 
 
+def test_document_keys_have_the_fields_of_the_shard_key(cluster, routed):
+    collection = routed.keyed.c
+    routed.admin.command("enableSharding", "keyed", primaryShard="s0")
+    with collection.watch(max_await_time_ms=300) as stream:
+        collection.insert_one({"_id": 1, "a": {"b": 1}, "h": "x"})
+        collection.create_index("a.b")
+        routed.admin.command("shardCollection", "keyed.c", key={"a.b": 1})
+        for at, shard in ((10, "s1"), (20, "s2")):
+            routed.admin.command("split", "keyed.c", middle={"a.b": at})
+            routed.admin.command("moveChunk", "keyed.c", find={"a.b": at}, to=shard)
+        collection.insert_many([{"_id": 2, "a": {"b": 12}, "h": "y"}, {"_id": 3, "a": {"b": 22}}, {"_id": 4}])
+        collection.update_one({"_id": 2}, {"$set": {"v": 1}})
+        collection.replace_one({"_id": 3, "a.b": 22}, {"a": {"b": 22}, "v": 1})
+        collection.delete_one({"_id": 3})
+        collection.create_index([("a.b", 1), ("h", 1)])
+        routed.admin.command("refineCollectionShardKey", "keyed.c", key={"a.b": 1, "h": 1})
+        collection.update_one({"_id": 2}, {"$set": {"v": 2}})
+        collection.delete_many({})
+        events = next_of(stream, 11)
+    keys = [(event["operationType"], list(event["documentKey"].items())) for event in events]
+    assert keys[:8] == [
+        ("insert", [("_id", 1)]), ("insert", [("a.b", 12), ("_id", 2)]), ("insert", [("a.b", 22), ("_id", 3)]),
+        ("insert", [("_id", 4)]), ("update", [("a.b", 12), ("_id", 2)]), ("replace", [("a.b", 22), ("_id", 3)]),
+        ("delete", [("a.b", 22), ("_id", 3)]), ("update", [("a.b", 12), ("h", "y"), ("_id", 2)])]
+    assert sorted(keys[8:], key=str) == [
+        ("delete", [("_id", 4)]), ("delete", [("a.b", 1), ("h", "x"), ("_id", 1)]),
+        ("delete", [("a.b", 12), ("h", "y"), ("_id", 2)])]
+    # from each token on the same keys come again, and a shard says the same to a direct client, also after a restart
+    with collection.watch(resume_after=events[2]["_id"], max_await_time_ms=300) as stream:
+        assert next_of(stream, 8) == events[3:]
+    cluster.shards[1].kill()
+    cluster.shards[1].start()
+    routed.keyed.c.insert_one({"_id": 9, "a": {"b": 13}, "h": "z"})
+    with cluster.shards[1].client() as direct:
+        with direct.keyed.c.watch(start_at_operation_time=events[0]["clusterTime"], max_await_time_ms=300) as stream:
+            own = [event for event in next_of(stream, 5) if event["operationType"] != "create"]
+            assert own[0]["documentKey"] == {"a.b": 12, "_id": 2}
+        with direct.keyed.c.watch(max_await_time_ms=300) as stream:
+            direct.keyed.c.delete_one({"_id": 9})
+            assert list(next_of(stream, 1)[0]["documentKey"].items()) == [("a.b", 13), ("h", "z"), ("_id", 9)]
+
+
+def test_an_update_finds_its_document_on_any_shard(routed, other):
+    routed.admin.command("enableSharding", "found", primaryShard="s0")
+    routed.admin.command("shardCollection", "found.c", key={"k": 1})
+    collection = routed.found.c
+    for at, shard in ((10, "s1"), (20, "s2")):
+        routed.admin.command("split", "found.c", middle={"k": at})
+        routed.admin.command("moveChunk", "found.c", find={"k": at}, to=shard)
+    routed.found.command("collMod", "c", changeStreamPreAndPostImages={"enabled": True})
+    start = collection.watch(max_await_time_ms=100)
+    assert start.try_next() is None
+    token = start.resume_token
+    start.close()
+    collection.insert_many([{"_id": n, "k": n} for n in range(30)])
+    for n in (1, 11, 21, 22, 23):
+        collection.update_one({"k": n}, {"$set": {"v": 1}})
+    # one has moved with its chunk, another one has got another shard key, and one is gone; one has a namesake on another shard
+    routed.admin.command("moveChunk", "found.c", find={"k": 11}, to="s0")
+    with routed.start_session() as session:
+        assert other.found.c.update_one({"k": 21}, {"$set": {"k": 5}}).modified_count == 1
+        with session.start_transaction():
+            assert collection.update_one({"k": 1}, {"$set": {"k": 25}}, session=session).modified_count == 1
+    collection.delete_one({"k": 22})
+    collection.insert_one({"_id": 23, "k": 2, "namesake": True})
+
+    def updates(**options):
+        with other.found.c.watch(resume_after=token, max_await_time_ms=300, **options) as stream:
+            events = [event for event in next_of(stream, 41) if event["operationType"] == "update"]
+            return [(event["documentKey"], event["fullDocument"]) for event in events]
+
+    keys = [{"k": n, "_id": n} for n in (1, 11, 21, 22, 23)]
+    expected = [{"_id": 1, "k": 25, "v": 1}, {"_id": 11, "k": 11, "v": 1}, {"_id": 21, "k": 5, "v": 1}, None,
+                {"_id": 23, "k": 23, "v": 1}]
+    assert updates(full_document="updateLookup") == list(zip(keys, expected))
+    images = [{"_id": n, "k": n, "v": 1} for n in (1, 11, 21, 22, 23)]
+    for option in ("whenAvailable", "required"):
+        assert updates(full_document=option) == list(zip(keys, images))
+    # stages see the document that was found, and an event that is too large comes in parts, from any of which a stream can be resumed
+    pipeline = [{"$match": {"operationType": "update", "fullDocument.k": 25}}, {"$project": {"fullDocument": 1}}, {"$changeStreamSplitLargeEvent": {}}]
+    with other.found.c.watch(pipeline, full_document="updateLookup", resume_after=token, max_await_time_ms=300) as stream:
+        assert next_of(stream, 1)[0]["fullDocument"] == expected[0]
+        assert stream.try_next() is None
+    collection.insert_one({"_id": 50, "k": 12})
+    with collection.watch([{"$match": {"operationType": "update"}}, {"$changeStreamSplitLargeEvent": {}}],
+                          full_document="updateLookup", full_document_before_change="whenAvailable", max_await_time_ms=300) as stream:
+        collection.update_one({"k": 12, "_id": 50}, {"$set": {"big": "x" * (9 << 20)}})
+        collection.update_one({"k": 12, "_id": 50}, {"$set": {"big": "y" * (9 << 20)}})
+        events = next_of(stream, 5)
+    parts = [event.get("splitEvent") for event in events]
+    assert [part and (part["fragment"], part["of"]) for part in parts] == [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)]
+    with other.found.c.watch([{"$match": {"operationType": "update"}}, {"$changeStreamSplitLargeEvent": {}}],
+                             full_document="updateLookup", full_document_before_change="whenAvailable",
+                             resume_after=events[3]["_id"], max_await_time_ms=300) as stream:
+        assert next_of(stream, 1) == events[4:]
+
+
 def test_an_idle_stream_moves_on(routed):
     collection = sharded(routed, "idle.c")
     with collection.watch(max_await_time_ms=100) as stream:

@@ -477,9 +477,8 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
             if event.place.namespace != name {
                 continue;
             }
-            let key = event.document_key();
-            if let Some(id) = key.get("_id") {
-                log.documents.insert(collection.id_key(id), key.clone());
+            if let Some(id) = event.id() {
+                log.documents.insert(collection.id_key(id), DocBuf::new().with("_id", id));
             }
             if let Some(statement) = event.statement {
                 log.sessions.insert(session::bytes(statement.session));

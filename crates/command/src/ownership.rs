@@ -50,6 +50,8 @@ const UNSHARDED: Placement = Placement { epoch: ObjectId([0; 12]), major: 0 };
 pub(crate) struct Placed {
     placement: Placement,
     version: DocBuf,
+    /// The key by which it is sharded. None: routers of before have not said it.
+    key: Option<DocBuf>,
     /// The ranges that requests under this state do not see.
     pub(crate) hidden: Option<HiddenRanges>,
     /// Ranges that were deleted, the oldest first, at most [`CLEARED_MAX`].
@@ -65,10 +67,11 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    fn new(version: Doc<'_>) -> Placed {
+    fn new(version: Doc<'_>, key: Option<Doc<'_>>) -> Placed {
         Placed {
             placement: placement(version),
             version: version.to_buf(),
+            key: key.map(Doc::to_buf),
             hidden: None,
             cleared: Vec::new(),
             moving: None,
@@ -127,6 +130,7 @@ impl Placed {
         Placed {
             placement: self.placement,
             version: self.version.clone(),
+            key: self.key.clone(),
             hidden: self.hidden.clone(),
             cleared: self.cleared.clone(),
             moving: self.moving.clone(),
@@ -319,7 +323,11 @@ impl Known {
             // it is not known here whether the range has left
             _ if row.get("critical").is_some() => Some(Known::Blocked),
             (Some(ValueRef::String("collection")), Some(ValueRef::Document(version))) => {
-                Some(Known::Collection(Arc::new(Placed::new(version))))
+                let key = match row.get("key") {
+                    Some(ValueRef::Document(key)) => Some(key),
+                    _ => None,
+                };
+                Some(Known::Collection(Arc::new(Placed::new(version, key))))
             }
             (Some(ValueRef::String("database")), Some(ValueRef::Document(version))) => {
                 Some(Known::Database(version.to_buf()))
@@ -345,9 +353,18 @@ impl Commands {
                 let hidden = self.hidden_ranges(name)?;
                 *placed = Arc::new(Placed { arrived, ..placed.next().with_hidden(hidden) });
             }
+            if let Known::Collection(placed) = &state {
+                self.show_shard_key(name, placed.key.as_ref())?;
+            }
             states.insert(name.to_owned(), state);
         }
         *ownership.known.write() = states;
+        Ok(())
+    }
+
+    /// Lets the history name the documents of a collection by its shard key.
+    fn show_shard_key(&self, name: &str, key: Option<&DocBuf>) -> Result<()> {
+        self.database.store.set_shard_key(&Namespace::parse(name)?, key.map(DocBuf::as_doc));
         Ok(())
     }
 
@@ -396,6 +413,9 @@ impl Commands {
     /// Notes durably that it is not to be known here, after an end of the server, whether a range has left.
     pub(crate) fn set_critical(&self, name: &str, placed: &Placed, is_critical: bool) -> Result<()> {
         let mut row = DocBuf::new().with("_id", name).with("state", "collection").with("version", &placed.version);
+        if let Some(key) = &placed.key {
+            row.append("key", key);
+        }
         if is_critical {
             row.append("critical", true);
         }
@@ -408,7 +428,7 @@ impl Commands {
     pub(crate) fn set_ownership(
         &self,
         name: &str,
-        (state, version): (&str, Option<Doc<'_>>),
+        (state, version, key): (&str, Option<Doc<'_>>, Option<Doc<'_>>),
         kept: &[ObjectId],
         dropped: &[ObjectId],
     ) -> Result<()> {
@@ -416,6 +436,9 @@ impl Commands {
         let mut row = DocBuf::new().with("_id", name).with("state", state);
         if let Some(version) = version {
             row.append("version", version);
+        }
+        if let Some(key) = key {
+            row.append("key", key);
         }
         let known = Known::of_row(row.as_doc());
         if known.is_none() && state != "none" {
@@ -476,20 +499,24 @@ impl Commands {
         };
         self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
         let Some(Known::Collection(placed)) = known else {
+            if known.is_none() && name.contains('.') {
+                self.show_shard_key(name, None)?;
+            }
             ownership.set(name, known);
             return Ok(());
         };
+        self.show_shard_key(name, placed.key.as_ref())?;
         let hidden = self.hidden_ranges(name)?;
         let next = match before {
             Some(Known::Collection(old)) => old.next(),
             _ => placed.next(),
         };
-        let (placement, version) = (placed.placement, placed.version.clone());
+        let (placement, version, key) = (placed.placement, placed.version.clone(), placed.key.clone());
         // also when an earlier call, which failed behind that, has settled the ranges
         let is_new = !matches!(before, Some(Known::Collection(_)));
         let may_have_arrived = has_arrived || !kept.is_empty() || is_new;
         let arrived = if may_have_arrived { Some(self.database.transactions.read()?.position()) } else { next.arrived };
-        self.publish(name, Placed { placement, version, hidden, moving: None, arrived, ..next })
+        self.publish(name, Placed { placement, version, key, hidden, moving: None, arrived, ..next })
     }
 }
 
@@ -619,7 +646,7 @@ mod tests {
     fn only_the_known_version_passes() {
         let ownership = Ownership::default();
         assert!(entered(&ownership, &version(0, 0)) && !entered(&ownership, &version(1, 1)));
-        let known = Known::Collection(Arc::new(Placed::new(version(1, 2).as_doc())));
+        let known = Known::Collection(Arc::new(Placed::new(version(1, 2).as_doc(), None)));
         ownership.known.write().insert("db.c".to_owned(), known);
         assert!(entered(&ownership, &version(1, 2)));
         for other in [version(0, 0), version(1, 1), version(1, 3), version(2, 2)] {
@@ -632,7 +659,7 @@ mod tests {
 
     #[test]
     fn deleted_ranges_are_hidden_in_snapshots_of_before() {
-        let mut placed = Placed::new(version(1, 2).as_doc());
+        let mut placed = Placed::new(version(1, 2).as_doc(), None);
         assert!(placed.owned_at(None).is_none());
         let range = |at: u64| {
             let row = DocBuf::new()

@@ -52,6 +52,28 @@ fn event<'r>(record: &'r Record, statement: Option<Statement>, index: usize, not
     })
 }
 
+/// Returns what names a document in all shards: the fields of the shard key that it has, under their paths, and `_id`, once.
+pub fn document_key(shard_key: Option<Doc<'_>>, doc: Doc<'_>) -> DocBuf {
+    let mut out = DocBuf::new();
+    let paths = shard_key.into_iter().flat_map(|key| key.iter()).map(|(path, _)| path);
+    for path in paths.clone().chain(Some("_id").filter(|id| !paths.clone().any(|path| path == *id))) {
+        if let Some(value) = at_path(doc, path) {
+            out.append(path, value);
+        }
+    }
+    out
+}
+
+fn at_path<'d>(doc: Doc<'d>, path: &str) -> Option<ValueRef<'d>> {
+    match path.split_once('.') {
+        None => doc.get(path),
+        Some((head, rest)) => match doc.get(head)? {
+            ValueRef::Document(inner) => at_path(inner, rest),
+            _ => None,
+        },
+    }
+}
+
 /// The hybrid time as BSON has it.
 fn timestamp(time: u64) -> Timestamp {
     Timestamp { seconds: (time >> 32) as u32, increment: time as u32 }
@@ -176,11 +198,19 @@ impl<'r> Event<'r> {
         self.statement.is_some_and(|statement| statement.retry == Retry::Transaction)
     }
 
-    /// `{_id}` of the document that was changed.
+    /// Returns the fields of the shard key and `_id` of the document that was changed, as they are after the change.
     pub fn document_key(&self) -> DocBuf {
         match self.change.kind {
             Kind::Delete(key) => key.to_buf(),
-            _ => self.after.and_then(|doc| doc.get("_id")).into_iter().map(|id| ("_id", id)).collect(),
+            _ => self.after.map(|doc| document_key(self.place.shard_key, doc)).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the `_id` of the document that was changed.
+    pub fn id(&self) -> Option<ValueRef<'r>> {
+        match self.change.kind {
+            Kind::Delete(key) => key.get("_id"),
+            _ => self.after.and_then(|doc| doc.get("_id")),
         }
     }
 }
@@ -200,7 +230,7 @@ mod tests {
     const TREE: TreeId = TreeId(20);
 
     fn record(statement: Option<Statement>, changes: &[(Change<'_>, Option<&DocBuf>)]) -> Record {
-        let place = Place { namespace: "db.c", uuid: Some(Uuid::from_u128(5)) };
+        let place = Place { namespace: "db.c", uuid: Some(Uuid::from_u128(5)), shard_key: None };
         let mut record = Record {
             stamp: Stamp { time: (100 << 32) + 7, wall: 100_250 },
             logical: statement.map(|statement| statement.encode()).unwrap_or_default(),
@@ -227,6 +257,21 @@ mod tests {
 
     fn expect(text: &str) -> String {
         show((&doc(&text.replace("UI", UUID))).into())
+    }
+
+    #[test]
+    fn a_document_key_has_the_shard_key_first_and_the_id_once() {
+        let document = doc("{_id: 1, b: {c: 2}, a: [3]}");
+        for (key, expected) in [
+            (None, "{_id: 1}"),
+            (Some("{_id: 1}"), "{_id: 1}"),
+            (Some("{'b.c': 1, missing: 1}"), "{'b.c': 2, _id: 1}"),
+            (Some("{a: 'hashed', _id: 1, b: 1}"), "{a: [3], _id: 1, b: {c: 2}}"),
+        ] {
+            let key = key.map(doc);
+            let found = document_key(key.as_ref().map(DocBuf::as_doc), document.as_doc());
+            assert_eq!(show((&found).into()), show((&doc(expected)).into()));
+        }
     }
 
     #[test]

@@ -25,6 +25,6 @@ mod statement;
 pub use arbor_bson::SessionId;
 pub use bytes::Malformed;
 pub use change::{Change, Kind};
-pub use entry::{Event, entries, event_at, events};
+pub use entry::{Event, document_key, entries, event_at, events};
 pub use place::Place;
 pub use statement::{Retry, Statement};

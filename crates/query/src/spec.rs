@@ -186,6 +186,8 @@ pub struct FindAndModifySpec<'a> {
     pub durability: Durability,
     /// Its writes bypass the collection's validator.
     pub bypass_validation: bool,
+    /// It returns what it would, and writes nothing.
+    pub tentative: bool,
 }
 
 /// Change that findAndModify makes to the document that it finds.

@@ -14,7 +14,7 @@ use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{Routing, new_version, now};
 use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::shard::Shard;
-use crate::table;
+use crate::table::{self, Table};
 use crate::{Request, Router, fields};
 
 /// A lock that is older than this belongs to a router that has ended.
@@ -67,6 +67,32 @@ impl Drop for Guard<'_> {
         // where it fails, the lock grows old
         let interrupt = self.router.within(Duration::from_secs(10));
         let _ = self.router.catalog.delete("locks", &self.id, &interrupt);
+    }
+}
+
+/// Knowledge of a shard.
+#[derive(Clone, Copy)]
+pub(crate) enum Known<'t> {
+    /// A change is under way.
+    Blocked,
+    /// It is where unsharded collections are.
+    Nothing,
+    Collection(&'t Table),
+    /// Version of a database.
+    Database(&'t DocBuf),
+}
+
+impl Known<'_> {
+    pub(crate) fn command(self, name: &str, shard: &str) -> DocBuf {
+        let command = DocBuf::new().with("_shardsvrSetOwnership", name);
+        match self {
+            Known::Blocked => command.with("state", "blocked"),
+            Known::Nothing => command.with("state", "none"),
+            Known::Collection(table) => {
+                command.with("state", "collection").with("version", &table.version_for(shard)).with("key", &table.key)
+            }
+            Known::Database(version) => command.with("state", "database").with("version", version),
+        }
     }
 }
 
@@ -189,19 +215,10 @@ impl<'r> Request<'r> {
         Ok(None)
     }
 
-    pub(crate) fn set_ownership(
-        &self,
-        shards: &[Arc<Shard>],
-        name: &str,
-        state: &str,
-        version: Option<&dyn Fn(&str) -> DocBuf>,
-    ) -> Result<()> {
+    /// Sets what shards know of a collection or database.
+    pub(crate) fn set_ownership(&self, shards: &[Arc<Shard>], name: &str, known: Known<'_>) -> Result<()> {
         for shard in shards {
-            let mut command = DocBuf::new().with("_shardsvrSetOwnership", name).with("state", state);
-            if let Some(version) = version {
-                command.append("version", &version(&shard.name));
-            }
-            shard.call("admin", &command, self.interrupt())?;
+            shard.call("admin", &known.command(name, &shard.name), self.interrupt())?;
         }
         Ok(())
     }
@@ -223,10 +240,9 @@ impl<'r> Request<'r> {
                 }
             }
             Routing::Unsharded(_, database) => {
-                self.set_ownership(&shards, namespace, "none", None)?;
+                self.set_ownership(&shards, namespace, Known::Nothing)?;
                 if let Some(database) = database {
-                    let version = |_: &str| database.version.clone();
-                    self.set_ownership(&shards, db, "database", Some(&version))?;
+                    self.set_ownership(&shards, db, Known::Database(&database.version))?;
                 }
             }
             Routing::Config(_) => {}
@@ -609,14 +625,14 @@ impl<'r> Request<'r> {
             return Ok(DocBuf::new().with("primary", to.name.as_str()));
         }
         let from = self.catalog().shard(&database.primary, interrupt)?;
-        self.set_ownership(std::slice::from_ref(&from), db, "blocked", None)?;
+        self.set_ownership(std::slice::from_ref(&from), db, Known::Blocked)?;
         let moved = self.copy_database(db, &from, &to);
         let (names, error) = match moved {
             Ok(names) => (names, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         if let Some(error) = error {
-            self.set_ownership(std::slice::from_ref(&from), db, "none", None)?;
+            self.set_ownership(std::slice::from_ref(&from), db, Known::Nothing)?;
             return Err(error);
         }
         let last_mod = fields::int(database.version.as_doc(), "lastMod") as i32;
@@ -625,7 +641,7 @@ impl<'r> Request<'r> {
         self.catalog().put("databases", &document, interrupt)?;
         self.catalog().forget_database(db);
         let shards = [from.clone(), to.clone()];
-        self.set_ownership(&shards, db, "database", Some(&|_: &str| version.clone()))?;
+        self.set_ownership(&shards, db, Known::Database(&version))?;
         for name in names {
             from.call(db, &DocBuf::new().with("drop", name.as_str()), interrupt)?;
         }

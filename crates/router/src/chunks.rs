@@ -8,6 +8,7 @@ use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
+use crate::administration::Known;
 use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{Catalog, now};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
@@ -54,7 +55,7 @@ impl Request<'_> {
         }
         let primary = self.catalog().shard(&database.primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, "blocked", None)?;
+        self.set_ownership(&shards, namespace, Known::Blocked)?;
         let prepared = self.prepare(db, name, &key, unique, &primary, &shards).and_then(|(owners, collation)| {
             let mut collection = new_collection(namespace, Uuid::new_v4(), &key, unique, false);
             collation.iter().for_each(|collation| {
@@ -66,13 +67,13 @@ impl Request<'_> {
         match prepared {
             Ok(()) => {
                 let table = self.sharded(namespace)?;
-                self.set_ownership(&shards, namespace, "collection", Some(&|shard: &str| table.version_for(shard)))?;
+                self.set_ownership(&shards, namespace, Known::Collection(&table))?;
                 Ok(done)
             }
             Err(error) => {
                 // where the config servers did change, a router that hits the block repairs it
                 if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
-                    self.set_ownership(&shards, namespace, "none", None)?;
+                    self.set_ownership(&shards, namespace, Known::Nothing)?;
                 }
                 Err(error)
             }
@@ -104,17 +105,16 @@ impl Request<'_> {
         let key = DocBuf::new().with("_id", 1i32);
         let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), primary.name.clone())];
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace.as_str(), "blocked", None)?;
+        self.set_ownership(&shards, namespace.as_str(), Known::Blocked)?;
         let collection = new_collection(namespace.as_str(), Uuid::new_v4(), &key, false, true);
         let committed = self.commit_sharding(&collection, &owners);
         match self.tracked(namespace.as_str())? {
             Some(table) => {
-                let version = |shard: &str| table.version_for(shard);
-                self.set_ownership(&shards, namespace.as_str(), "collection", Some(&version))?;
+                self.set_ownership(&shards, namespace.as_str(), Known::Collection(&table))?;
                 Ok(table)
             }
             None => {
-                self.set_ownership(&shards, namespace.as_str(), "none", None)?;
+                self.set_ownership(&shards, namespace.as_str(), Known::Nothing)?;
                 Err(committed.err().unwrap_or_else(missing))
             }
         }
@@ -266,7 +266,7 @@ impl Request<'_> {
                 (self.chunk_with(&table, middle)?, middle.to_buf())
             }
             (None, Some(find), None) => {
-                let chunk = self.chunk_with(&table, table.bound_of_document(find)?.as_doc())?;
+                let chunk = self.chunk_with(&table, table.bound_of_filter(find)?.as_doc())?;
                 let middle = self.median(&table, chunk.as_doc())?;
                 (chunk, middle)
             }
@@ -415,7 +415,7 @@ impl Request<'_> {
         let _guard = self.lock(namespace)?;
         let table = self.sharded(namespace)?;
         let chunk = match (fields::document(self.body(), "find"), fields::array(self.body(), "bounds")) {
-            (Some(find), None) => self.chunk_with(&table, table.bound_of_document(find)?.as_doc())?,
+            (Some(find), None) => self.chunk_with(&table, table.bound_of_filter(find)?.as_doc())?,
             (None, Some(bounds)) => {
                 let (Some(ValueRef::Document(low)), Some(ValueRef::Document(high))) = (bounds.get(0), bounds.get(1))
                 else {

@@ -10,7 +10,7 @@ use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_store::Namespace;
 
-use crate::administration::{Guard, renewal};
+use crate::administration::{Guard, Known, renewal};
 use crate::catalog::Routing;
 use crate::chunks::transaction;
 use crate::definitions::first_batch;
@@ -58,7 +58,7 @@ impl<'r> Request<'r> {
             return Ok(());
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, "blocked", None)?;
+        self.set_ownership(&shards, namespace, Known::Blocked)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
         let statement = DocBuf::new().with("q", &id_is(namespace)).with("u", &set);
         let updates: ArrayBuf = std::iter::once(&statement).collect();
@@ -103,7 +103,7 @@ impl<'r> Request<'r> {
         let interrupt = self.interrupt();
         let (db, name) = namespace.split_once('.').unwrap_or((namespace, ""));
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, "blocked", None)?;
+        self.set_ownership(&shards, namespace, Known::Blocked)?;
         for shard in &shards {
             guard.renew(interrupt)?;
             match shard.call(db, &DocBuf::new().with("drop", name), interrupt) {
@@ -115,7 +115,7 @@ impl<'r> Request<'r> {
         self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
         self.catalog().delete("tags", &DocBuf::new().with("ns", namespace), interrupt)?;
         self.catalog().delete("collections", &id_is(namespace), interrupt)?;
-        self.set_ownership(&shards, namespace, "none", None)?;
+        self.set_ownership(&shards, namespace, Known::Nothing)?;
         self.forget(namespace);
         Ok(())
     }
@@ -204,7 +204,7 @@ impl<'r> Request<'r> {
         }
         let shards = self.catalog().refresh_shards(self.interrupt())?;
         for name in [from, to] {
-            self.set_ownership(&shards, name.as_str(), "blocked", None)?;
+            self.set_ownership(&shards, name.as_str(), Known::Blocked)?;
         }
         let committed = self.commit_renaming((from, to), &[&first, &second]);
         let interrupt = self.router.within(FINISH_MAX);
@@ -227,7 +227,7 @@ impl<'r> Request<'r> {
     fn restore(&self, namespace: &str, shards: &[Arc<Shard>]) -> Result<()> {
         match self.tracked(namespace)? {
             Some(table) => shards.iter().try_for_each(|shard| self.settle(&table, shard, self.interrupt())),
-            None => self.set_ownership(shards, namespace, "none", None),
+            None => self.set_ownership(shards, namespace, Known::Nothing),
         }
     }
 
@@ -270,7 +270,7 @@ impl<'r> Request<'r> {
         let database = self.catalog().database(db, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         for name in [from, to] {
-            self.set_ownership(&shards, name, "blocked", None)?;
+            self.set_ownership(&shards, name, Known::Blocked)?;
         }
         for shard in &shards {
             guard.renew(interrupt)?;
@@ -288,8 +288,8 @@ impl<'r> Request<'r> {
             self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
         }
         self.catalog().put("collections", &fields::without(collection.as_doc(), &["renaming"]), interrupt)?;
-        self.set_ownership(&shards, to, "collection", Some(&|shard: &str| table.version_for(shard)))?;
-        self.set_ownership(&shards, from, "none", None)?;
+        self.set_ownership(&shards, to, Known::Collection(&table))?;
+        self.set_ownership(&shards, from, Known::Nothing)?;
         self.forget(from);
         self.forget(to);
         Ok(())

@@ -21,7 +21,7 @@
 //! | `bulk_write` | `bulkWrite` as statements of its collections |
 //! | `shard_key_update` | updates that may give a document another shard |
 //! | `elsewhere` | collections that stages on the router read |
-//! | `streams` | change streams over several shards |
+//! | `streams`, `look_up` | change streams over several shards, and the documents that they show |
 //! | `snapshot` | reads of all shards at one time |
 //! | `first_of_order` | writes of the first document in an order |
 //! | `sink` | `$out` and `$merge` |
@@ -49,6 +49,7 @@ mod dispatch;
 mod elsewhere;
 mod fields;
 mod first_of_order;
+mod look_up;
 mod moves;
 mod on_behalf;
 mod operations;

@@ -14,7 +14,7 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, renewal};
+use crate::administration::{Guard, Known, renewal};
 use crate::catalog::now;
 use crate::chunks::{check_names, replacement, transaction};
 use crate::definitions::{copy_indexes, create_like, first_batch};
@@ -64,7 +64,7 @@ impl<'r> Request<'r> {
         let guard = self.lock_for_move(namespace)?;
         let table = self.sharded(namespace)?;
         let key = match (fields::document(body, "find"), bounds) {
-            (Some(find), _) => table.bound_of_document(find)?,
+            (Some(find), _) => table.bound_of_filter(find)?,
             (_, Some((low, high))) => {
                 check_names(&table, low)?;
                 check_names(&table, high)?;
@@ -243,12 +243,8 @@ impl<'r> Request<'r> {
                 dropped.push(id)
             };
         }
-        let command = DocBuf::new()
-            .with("_shardsvrSetOwnership", namespace)
-            .with("state", "collection")
-            .with("version", &table.version_for(&shard.name))
-            .with("kept", &kept)
-            .with("dropped", &dropped);
+        let command = Known::Collection(table).command(namespace, &shard.name);
+        let command = command.with("kept", &kept).with("dropped", &dropped);
         shard.call("admin", &command, interrupt).map(drop)
     }
 

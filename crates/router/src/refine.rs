@@ -6,6 +6,7 @@
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 
+use crate::administration::Known;
 use crate::chunks::{check_unique_indexes, checked_key, replacement, serves, transaction};
 use crate::moves::{FINISH_MAX, retried};
 use crate::reshard::indexes_of;
@@ -45,7 +46,7 @@ impl Request<'_> {
             self.wait_for_ranges(&table, &shard, &|| guard.renew(interrupt))?;
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, "blocked", None)?;
+        self.set_ownership(&shards, namespace, Known::Blocked)?;
         let committed = self.commit_refined(namespace, &key, &added, &guard);
         // also where the reply was lost, the config servers decide
         let interrupt = self.router.within(FINISH_MAX);

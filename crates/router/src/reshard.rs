@@ -19,7 +19,7 @@ use arbor_query::Interrupt;
 use arbor_store::RESHARDING_PREFIX;
 use uuid::Uuid;
 
-use crate::administration::{Guard, renewal};
+use crate::administration::{Guard, Known, renewal};
 use crate::chunks::{
     Owners, check_unique_indexes, checked_key, new_chunks, new_collection, replacement, serves, transaction,
 };
@@ -239,7 +239,7 @@ impl<'r> Request<'r> {
             let reply = shard.call(db, &command, self.interrupt())?;
             let mut stream = Stream::begin(shard.clone(), reply.as_doc(), Doc::empty(), None)?;
             while let Some(document) = stream.pull(self.interrupt())? {
-                let bound = parser.bound_of_document(document.as_doc())?;
+                let bound = parser.bound_of_filter(document.as_doc())?;
                 bounds.insert(key_of_bound(bound.as_doc()), bound);
             }
         }
@@ -316,8 +316,7 @@ impl<'r> Request<'r> {
                 other => drop(other?),
             }
             let name = format!("{db}.{temporary}");
-            let command = DocBuf::new().with("_shardsvrSetOwnership", name.as_str()).with("state", "none");
-            shard.call("admin", &command, interrupt)?;
+            shard.call("admin", &Known::Nothing.command(&name, &shard.name), interrupt)?;
         }
         // a collection that was put in its place has these chunks
         if !self.has_uuid(namespace, operation, interrupt)? {
@@ -342,7 +341,7 @@ impl<'r> Request<'r> {
         self.catalog().forget(db, namespace);
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let table = self.catalog().table(namespace, interrupt)?.ok_or_else(missing)?;
-        self.set_ownership(&shards, namespace, "blocked", None)?;
+        self.set_ownership(&shards, namespace, Known::Blocked)?;
         for shard in &shards {
             let mut replace = DocBuf::new().with("_shardsvrReplaceCollection", namespace);
             if table.shards().any(|own| own == shard.name) {
@@ -354,13 +353,11 @@ impl<'r> Request<'r> {
         self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
         let done = fields::without(collection.as_doc(), &["resharding"]);
         self.catalog().put("collections", &done, interrupt)?;
-        let version = |shard: &str| table.version_for(shard);
-        self.set_ownership(&shards, namespace, "collection", Some(&version))?;
+        self.set_ownership(&shards, namespace, Known::Collection(&table))?;
         let filter = DocBuf::new().with("uuid", done.get("uuid").unwrap_or(ValueRef::Null));
         for shard in &shards {
             let name = format!("{db}.{temporary}");
-            let command = DocBuf::new().with("_shardsvrSetOwnership", name.as_str()).with("state", "none");
-            shard.call("admin", &command, interrupt)?;
+            shard.call("admin", &Known::Nothing.command(&name, &shard.name), interrupt)?;
         }
         self.catalog().delete(OPERATIONS, &filter, interrupt)?;
         self.catalog().forget(db, namespace);
@@ -448,8 +445,7 @@ impl Reshard<'_> {
             }
         }
         let temporary = self.temporary_namespace();
-        let version = |shard: &str| self.new.version_for(shard);
-        request.set_ownership(&self.recipients, &temporary, "collection", Some(&version))?;
+        request.set_ownership(&self.recipients, &temporary, Known::Collection(&self.new))?;
         for shard in &self.recipients {
             shard.call("admin", &whole_range(self.of_new("_shardsvrMoveIn"), &self.new.key), interrupt)?;
         }

@@ -1,7 +1,7 @@
 //! Updates that may give a document another shard key, and upserts of documents whose shard key the filter does not say.
 //!
-//! In one transaction the shard of the document updates it, and if it belongs to another shard then, deletes it there and inserts it here. The
-//! transaction is the client's, or one of the router's own.
+//! In one transaction the shard of the document says what the update makes of it. If that belongs to the same shard, the shard updates it; else
+//! it is deleted there and inserted on the other one. The transaction is the client's, or one of the router's own.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use crate::catalog::{Routing, versioned};
 use crate::shard::{Shard, error_of};
 use crate::{Request, fields};
 
+/// Asks a shard for the outcome of a `findAndModify` without the write.
+const TENTATIVE: &str = "$_arborTentative";
 /// Attempts of a transaction that others have ended.
 const ATTEMPTS: u32 = 10;
 /// Pause after the first one; doubled after each.
@@ -160,17 +162,9 @@ impl InTransaction<'_> {
             // a positional operator needs the whole condition, not only the id
             let both: ArrayBuf = [update.query, id.as_doc()].into_iter().collect();
             let query = DocBuf::new().with("$and", &both);
-            let mut modify = DocBuf::new().with("findAndModify", collection).with("query", &query);
-            modify.append("update", update.update).append("new", true);
-            fields::copy(
-                update.options.as_doc(),
-                &["collation", "arrayFilters", "let", "bypassDocumentValidation"],
-                &mut modify,
-            );
-            let modified = self.on(routing, &shard, "findAndModify", modify)?;
-            let conflict =
-                || Error::new(Code::WRITE_CONFLICT, "the document was changed while its shard key was updated");
-            let after = fields::document(modified.as_doc(), "value").ok_or_else(conflict)?;
+            let modify = self.modification(collection, query.as_doc(), update);
+            let tried = self.on(routing, &shard, "findAndModify", modify.clone().with(TENTATIVE, true))?;
+            let after = fields::document(tried.as_doc(), "value").ok_or_else(changed_meanwhile)?;
             let key = table.key_of_document(after)?;
             let changed = key != table.key_of_document(before)?;
             if changed && self.is_own && self.request.routed.generic.numbered.is_none() {
@@ -178,7 +172,17 @@ impl InTransaction<'_> {
                     "Must run update to shard key field in a multi-statement transaction or with retryWrites: true.";
                 return Err(Error::new(Code::ILLEGAL_OPERATION, text));
             }
-            self.place(routing, &shard, after)?;
+            if table.shard_of(&key) != shard.name {
+                self.delete(routing, &shard, &id)?;
+                self.insert(routing, after, update)?;
+                return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf() }));
+            }
+            let modified = self.on(routing, &shard, "findAndModify", modify)?;
+            let after = fields::document(modified.as_doc(), "value").ok_or_else(changed_meanwhile)?;
+            // the time of the update may be part of the key
+            if table.shard_of(&table.key_of_document(after)?) != shard.name {
+                return Err(changed_meanwhile());
+            }
             return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf() }));
         }
         if !update.upsert {
@@ -186,44 +190,47 @@ impl InTransaction<'_> {
         }
         // any shard knows what the document is; then it goes where its key belongs
         let any = self.request.catalog().shard(table.shards().next().unwrap_or_default(), self.request.interrupt())?;
-        let mut modify = DocBuf::new().with("findAndModify", collection).with("query", update.query);
-        modify.append("update", update.update).append("new", true).append("upsert", true);
-        fields::copy(
-            update.options.as_doc(),
-            &["collation", "arrayFilters", "let", "bypassDocumentValidation"],
-            &mut modify,
-        );
-        let modified = self.on(routing, &any, "findAndModify", modify)?;
-        let outcome = fields::document(modified.as_doc(), "lastErrorObject").unwrap_or(Doc::empty());
-        let Some(after) = fields::document(modified.as_doc(), "value").filter(|_| outcome.get("upserted").is_some())
+        let modify = self.modification(collection, update.query, update).with("upsert", true).with(TENTATIVE, true);
+        let tried = self.on(routing, &any, "findAndModify", modify)?;
+        let outcome = fields::document(tried.as_doc(), "lastErrorObject").unwrap_or(Doc::empty());
+        let Some(after) = fields::document(tried.as_doc(), "value").filter(|_| outcome.get("upserted").is_some())
         else {
             return Err(Error::new(Code::WRITE_CONFLICT, "a document was inserted that the upsert finds"));
         };
-        self.place(routing, &any, after)?;
+        self.insert(routing, after, update)?;
         Ok(Some(Updated { before: None, after: after.to_buf() }))
     }
 
-    /// Moves a document from the shard on which it was written to the one of its key.
-    fn place(&self, routing: &Routing, shard: &Arc<Shard>, after: Doc<'_>) -> Result<()> {
-        let Routing::Sharded(table, _) = routing else { unreachable!("the collection is sharded") };
-        let (collection, key) = (self.request.collection()?, table.key_of_document(after)?);
-        let owner = table.shard_of(&key);
-        if owner == shard.name {
-            return Ok(());
-        }
-        let id = DocBuf::new().with("_id", after.get("_id").unwrap_or(ValueRef::Null));
+    /// Returns the statement that updates the document that a query finds.
+    fn modification(&self, collection: &str, query: Doc<'_>, update: &UpdateOfOne<'_>) -> DocBuf {
+        let mut modify = DocBuf::new().with("findAndModify", collection).with("query", query);
+        modify.append("update", update.update).append("new", true);
+        let options = ["collation", "arrayFilters", "let", "bypassDocumentValidation"];
+        fields::copy(update.options.as_doc(), &options, &mut modify);
+        modify
+    }
+
+    fn delete(&self, routing: &Routing, shard: &Arc<Shard>, id: &DocBuf) -> Result<()> {
         let mut deletes = ArrayBuf::new();
-        deletes.push(&DocBuf::new().with("q", &id).with("limit", 1i32));
-        let delete = DocBuf::new().with("delete", collection).with("deletes", &deletes);
+        deletes.push(&DocBuf::new().with("q", id).with("limit", 1i32));
+        let delete = DocBuf::new().with("delete", self.request.collection()?).with("deletes", &deletes);
         let deleted = self.on(routing, shard, "delete", delete)?;
-        // the range of the new key has left this shard a moment ago, which hides the document
-        if fields::int(deleted.as_doc(), "n") != 1 {
-            return Err(Error::new(Code::WRITE_CONFLICT, "the document was changed while its shard key was updated"));
-        }
+        if fields::int(deleted.as_doc(), "n") == 1 { Ok(()) } else { Err(changed_meanwhile()) }
+    }
+
+    /// Inserts a document where its key belongs.
+    fn insert(&self, routing: &Routing, document: Doc<'_>, update: &UpdateOfOne<'_>) -> Result<()> {
+        let Routing::Sharded(table, _) = routing else { unreachable!("the collection is sharded") };
         let mut documents = ArrayBuf::new();
-        documents.push(after);
-        let insert = DocBuf::new().with("insert", collection).with("documents", &documents);
-        let target = self.request.catalog().shard(owner, self.request.interrupt())?;
+        documents.push(document);
+        let mut insert = DocBuf::new().with("insert", self.request.collection()?).with("documents", &documents);
+        fields::copy(update.options.as_doc(), &["bypassDocumentValidation"], &mut insert);
+        let key = table.key_of_document(document)?;
+        let target = self.request.catalog().shard(table.shard_of(&key), self.request.interrupt())?;
         self.on(routing, &target, "insert", insert).map(drop)
     }
+}
+
+fn changed_meanwhile() -> Error {
+    Error::new(Code::WRITE_CONFLICT, "the document was changed while its shard key was updated")
 }

@@ -5,7 +5,7 @@
 //!
 //! M1: an event is returned once every shard has shown everything before it. M2: tokens are those of the shards; events of one time on two shards
 //! are in the order of the shards' deployments, which tokens contain. M3: changes of the catalogue, which every shard logs, are those of the
-//! primary shard of their database.
+//! primary shard of their database. M4: with `updateLookup` the stages run here, since they need the document, which any shard may have by now.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,11 +16,13 @@ use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, RoutedCursor};
 use arbor_protocol::cluster_time::timestamp;
 use arbor_query::cursor::{Filler, RowSource};
-use arbor_query::stream::{self, DOCUMENTS_ONLY, ResumeToken, StartAt};
+use arbor_query::stream::{self, DOCUMENTS_ONLY, LOOKED_UP_LATER, ResumeToken, Stages, StartAt};
 use arbor_query::{Cursor, Interrupt};
 use arbor_store::Namespace;
 
 use crate::catalog::Catalog;
+use crate::look_up::look_up;
+use crate::read::stage_of;
 use crate::rows::{as_query, reserve};
 use crate::shard::Shard;
 use crate::{Request, fields};
@@ -33,6 +35,7 @@ const ROUND: Duration = Duration::from_millis(100);
 const CATCH_UP: Duration = Duration::from_millis(1);
 /// Interval at which the list of shards is read.
 const SHARDS_INTERVAL: Duration = Duration::from_secs(1);
+const SPLIT: &str = "$changeStreamSplitLargeEvent";
 const START_OPTIONS: &[&str] = &["resumeAfter", "startAfter", "startAtOperationTime"];
 /// Kinds of events about documents. The others are about the catalogue.
 const OF_DOCUMENTS: &[&str] = &["insert", "update", "replace", "delete"];
@@ -44,6 +47,8 @@ struct Source {
     db: String,
     collection: String,
     waiting: VecDeque<(ResumeToken, DocBuf)>,
+    /// The first fragments of an event that is put together here.
+    fragments: Option<DocBuf>,
     /// Memory of `waiting`.
     memory: Reservation,
     /// Everything up to here was shown, or waits.
@@ -58,7 +63,10 @@ struct Opening {
     command: DocBuf,
     /// Options of `$changeStream`, without the start.
     options: DocBuf,
+    /// Those that run on the shards.
     stages: ArrayBuf,
+    /// Shards split large events, only to send them.
+    joins: bool,
     /// Name of the shard whose changes of the catalogue are shown. None: not known yet, or of the whole cluster.
     primary: Option<String>,
     /// Fields that each getMore repeats.
@@ -68,6 +76,10 @@ struct Opening {
 struct MergedStream {
     opening: Opening,
     sources: Vec<Source>,
+    /// The stages that run here, if documents are looked up.
+    stages: Option<Stages>,
+    /// Events, or their fragments, as these have made them.
+    ready: VecDeque<(ResumeToken, DocBuf)>,
     /// Everything up to here was returned.
     after: ResumeToken,
     /// Time at which the list of shards was read last, and the time of the stream then.
@@ -103,12 +115,24 @@ impl Request<'_> {
             false => self.catalog().database(self.routed.db, interrupt)?,
         };
         let session = |name: &str| matches!(name, "lsid" | "$audit" | "txnNumber" | "autocommit");
+        let looks_up = fields::string(given, "fullDocument") == Some("updateLookup");
+        let mut options = fields::without(given, START_OPTIONS);
+        let (mut sent, mut own, mut joins): (ArrayBuf, _, _) = (stages.iter().skip(1).collect(), None, false);
+        if looks_up {
+            options = fields::without(options.as_doc(), &["fullDocument"]).with(LOOKED_UP_LATER, true);
+            let splits = |stage: &ValueRef<'_>| matches!(stage_of(Some(*stage)), Some((SPLIT, _)));
+            sent = stages.iter().last().filter(splits).into_iter().collect();
+            joins = !sent.is_empty();
+            let context = self.context(fields::document(self.body(), "collation"));
+            own = Some(Stages::parse(stages.iter().skip(1), &context).map_err(Error::from)?);
+        }
         let opening = Opening {
             catalog: self.router.catalog.clone(),
             db: self.routed.db.to_owned(),
             command: fields::without(plain.as_doc(), &["pipeline", "cursor"]),
-            options: fields::without(given, START_OPTIONS),
-            stages: stages.iter().skip(1).collect(),
+            options,
+            stages: sent,
+            joins,
             primary: database.map(|database| database.primary),
             session: plain.as_doc().iter().filter(|(name, _)| session(name)).collect(),
         };
@@ -121,7 +145,11 @@ impl Request<'_> {
         };
         // events of the token's time on other shards may come after it
         let time = after.time.saturating_add(u64::from(after.end));
-        let start = if after.end { start_at(time) } else { DocBuf::new().with(name, &after.to_doc()) };
+        let start = match after.end || looks_up && after.fragment > 0 {
+            // a shard has other fragments of the event
+            true => start_at(time),
+            false => DocBuf::new().with(name, &after.to_doc()),
+        };
         let shards = self.catalog().refresh_shards(interrupt)?;
         let opened = opening.open_all(&shards, &start, interrupt);
         let refused = |outcome: &Result<(Source, String)>| {
@@ -141,8 +169,17 @@ impl Request<'_> {
             return Err(Error::new(Code::SHARD_NOT_FOUND, "the cluster has no shards"));
         }
         let checked = (Instant::now(), time.saturating_sub(1));
-        let merged =
-            MergedStream { opening, sources, after, checked, patience: PATIENCE, started: false, ended: false };
+        let merged = MergedStream {
+            opening,
+            sources,
+            stages: own,
+            ready: VecDeque::new(),
+            after,
+            checked,
+            patience: PATIENCE,
+            started: false,
+            ended: false,
+        };
         Ok(Answer::Cursor(RoutedCursor {
             cursor: Box::new(Cursor::over_rows(Namespace::parse(&namespace)?, merged)),
             batch_size: batch_size.and_then(|size| u64::try_from(size).ok()),
@@ -189,7 +226,7 @@ impl Opening {
             .collect();
         let ended = begun.into_iter().map(|(shard, begun, command)| {
             let reply = shard.end(begun, &self.db, &command, &[], interrupt)?;
-            Source::begin(shard.clone(), reply.as_doc())
+            Source::begin(shard.clone(), reply.as_doc(), self.joins)
         });
         ended.collect()
     }
@@ -207,8 +244,30 @@ impl Opening {
     }
 }
 
+impl Opening {
+    /// Puts the document into an update whose shard has left that to this router.
+    fn complete(&self, event: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
+        let own = event.as_doc();
+        let is_to_do = matches!(own.get("fullDocument"), Some(ValueRef::Bool(true)))
+            && fields::string(own, "operationType") == Some("update");
+        let (Some(namespace), Some(key)) = (fields::document(own, "ns"), fields::document(own, "documentKey")) else {
+            return Ok(event);
+        };
+        if !is_to_do {
+            return Ok(event);
+        }
+        let namespace = Namespace::new(
+            fields::string(namespace, "db").unwrap_or_default(),
+            fields::string(namespace, "coll").unwrap_or_default(),
+        );
+        let found = look_up(&self.catalog, &self.session, &namespace.map_err(Error::from)?, key, interrupt)?;
+        let found = found.as_ref().map_or(ValueRef::Null, ValueRef::from);
+        Ok(own.iter().map(|(name, value)| (name, if name == "fullDocument" { found } else { value })).collect())
+    }
+}
+
 impl Source {
-    fn begin(shard: Arc<Shard>, reply: Doc<'_>) -> Result<(Source, String)> {
+    fn begin(shard: Arc<Shard>, reply: Doc<'_>, joins: bool) -> Result<(Source, String)> {
         let cursor = fields::document(reply, "cursor").ok_or_else(|| no_stream(&shard))?;
         let namespace = fields::string(cursor, "ns").unwrap_or_default().to_owned();
         let (db, collection) = namespace.split_once('.').ok_or_else(|| no_stream(&shard))?;
@@ -217,16 +276,17 @@ impl Source {
             db: db.to_owned(),
             collection: collection.to_owned(),
             waiting: VecDeque::new(),
+            fragments: None,
             memory: memory::process().reservation(Class::Batch),
             frontier: ResumeToken::end_of(0, [0; 12]),
             shard,
         };
-        source.take(cursor, "firstBatch")?;
+        source.take(cursor, "firstBatch", joins)?;
         Ok((source, namespace))
     }
 
-    /// Takes a batch. Errors: it is not one of a change stream, or there is no memory for it.
-    fn take(&mut self, cursor: Doc<'_>, name: &str) -> Result<()> {
+    /// Takes a batch; `joins`: its fragments of events become whole. Errors: it is not one of a change stream, or there is no memory for it.
+    fn take(&mut self, cursor: Doc<'_>, name: &str, joins: bool) -> Result<()> {
         assert!(self.waiting.is_empty(), "a batch is read before the next one");
         self.memory.shrink_to(0);
         let batch = fields::array(cursor, name).ok_or_else(|| no_stream(&self.shard))?;
@@ -237,7 +297,21 @@ impl Source {
         };
         for value in batch.iter() {
             let ValueRef::Document(event) = value else { return Err(no_stream(&self.shard)) };
-            self.waiting.push_back((token(event, "_id")?, event.to_buf()));
+            let (at, event) = (token(event, "_id")?, event.to_buf());
+            if !joins || at.fragment == 0 {
+                self.waiting.push_back((at, event));
+                continue;
+            }
+            let part = fields::document(event.as_doc(), "splitEvent").unwrap_or(Doc::empty());
+            let before = self.fragments.take().unwrap_or_default();
+            let joined: DocBuf = before.as_doc().iter().chain(event.as_doc()).filter(is_of_whole).collect();
+            match fields::int(part, "fragment") < fields::int(part, "of") {
+                true => self.fragments = Some(joined),
+                false => {
+                    let whole = ResumeToken { fragment: 0, ..at };
+                    self.waiting.push_back((whole, in_usual_order(&whole, joined.as_doc())));
+                }
+            }
         }
         let in_order = self.waiting.iter().is_sorted_by_key(|(token, _)| *token);
         if !in_order {
@@ -274,6 +348,32 @@ impl Drop for Source {
             let _ = self.shard.call(&self.db, &kill, &Interrupt::never().within(PATIENCE));
         }
     }
+}
+
+/// Fields of events, in the order in which they are shown.
+const FIELDS: &[&str] = &[
+    "operationType",
+    "clusterTime",
+    "collectionUUID",
+    "wallTime",
+    "lsid",
+    "txnNumber",
+    "fullDocument",
+    "ns",
+    "documentKey",
+    "updateDescription",
+    "fullDocumentBeforeChange",
+];
+
+fn is_of_whole((name, _): &(&str, ValueRef<'_>)) -> bool {
+    !matches!(*name, "_id" | "splitEvent")
+}
+
+/// Returns an event with its fields in the order that they have before it is split.
+fn in_usual_order(token: &ResumeToken, event: Doc<'_>) -> DocBuf {
+    let others = event.iter().filter(|(name, _)| !FIELDS.contains(name));
+    let usual = FIELDS.iter().filter_map(|name| Some((*name, event.get(name)?)));
+    usual.chain(others).fold(DocBuf::new().with("_id", &token.to_doc()), |doc, (name, value)| doc.with(name, value))
 }
 
 fn no_stream(shard: &Shard) -> Error {
@@ -326,7 +426,14 @@ impl RowSource for MergedStream {
 impl MergedStream {
     /// Returns the next event. None: there is none, or a shard may still show an earlier one.
     fn next(&mut self, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
-        while !self.ended {
+        loop {
+            if let Some((token, event)) = self.ready.pop_front() {
+                self.after = token;
+                return Ok(Some(event));
+            }
+            if self.ended {
+                return Ok(None);
+            }
             let waiting = self.sources.iter().enumerate().filter_map(|(at, own)| Some((at, own.waiting.front()?.0)));
             let Some((at, token)) = waiting.min_by_key(|(_, token)| rank(token)) else { return Ok(None) };
             if !self.sources.iter().all(|source| source.has_passed(&token)) {
@@ -334,18 +441,22 @@ impl MergedStream {
             }
             let Some(source) = self.sources.get_mut(at) else { return Ok(None) };
             let Some((_, event)) = source.waiting.pop_front() else { return Ok(None) };
+            let last = ResumeToken { fragment: u16::MAX, ..token };
+            let is_split = self.stages.is_some() && self.after.fragment > 0 && rank(&last) > rank(&self.after);
             // a resumed stream begins with what the client has already
-            if rank(&token) <= rank(&self.after) && !self.after.end {
+            if rank(&token) <= rank(&self.after) && !self.after.end && !is_split {
                 continue;
             }
-            self.after = token;
+            let before = std::mem::replace(&mut self.after, token);
             if self.opening.is_of_another(&source.shard, event.as_doc(), interrupt)? {
                 continue;
             }
             self.ended = token.of_invalidate;
-            return Ok(Some(event));
+            let Some(stages) = &mut self.stages else { return Ok(Some(event)) };
+            let event = self.opening.complete(event, interrupt)?;
+            let pieces = stages.run(token, event).map_err(Error::from)?;
+            self.ready.extend(pieces.into_iter().filter(|(piece, _)| !is_split || rank(piece) > rank(&before)));
         }
-        Ok(None)
     }
 
     /// Moves the resume token on to the time that all shards have reached.
@@ -362,7 +473,7 @@ impl MergedStream {
     fn poll(&mut self, wait: Duration, interrupt: &Interrupt) -> Result<()> {
         self.follow_shards(interrupt)?;
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).max(1);
-        let session = &self.opening.session;
+        let (session, joins) = (&self.opening.session, self.opening.joins);
         let mut begun = Vec::new();
         for source in self.sources.iter_mut().filter(|source| source.waiting.is_empty()) {
             let mut more = DocBuf::new().with("getMore", source.id).with("collection", source.collection.as_str());
@@ -385,7 +496,7 @@ impl MergedStream {
             let reply = reply.inspect_err(|_| source.id = 0)?;
             let cursor = fields::document(reply.as_doc(), "cursor").ok_or_else(|| no_stream(&source.shard))?;
             source.id = fields::int(cursor, "id");
-            source.take(cursor, "nextBatch")?;
+            source.take(cursor, "nextBatch", joins)?;
         }
         Ok(())
     }

@@ -230,10 +230,7 @@ impl Table {
             return Ok(self.lowest());
         }
         for (path, direction) in self.key.as_doc() {
-            let value = fields::at_path(document, path).map_err(|()| {
-                let text = "Shard key cannot contain array values or array descendants.";
-                Error::new(Code::SHARD_KEY_NOT_FOUND, text)
-            })?;
+            let value = fields::at_path(document, path).map_err(|()| array_in_key())?;
             let value = value.unwrap_or(ValueRef::Null);
             match is_hashed(direction) {
                 true => builder.push(ValueRef::Int64(shard_key_hash(value)), false),
@@ -243,16 +240,18 @@ impl Table {
         Ok(builder.bytes().to_vec())
     }
 
-    /// Like [`Table::key_of_document`], in the form of a bound of chunks.
-    pub(crate) fn bound_of_document(&self, document: Doc<'_>) -> Result<DocBuf> {
-        let key = self.key_of_document(document)?;
-        let value = |(path, direction)| {
-            let value = fields::at_path(document, path).ok().flatten().unwrap_or(ValueRef::Null);
-            (path, if is_hashed(direction) { ValueRef::Int64(shard_key_hash(value)) } else { value })
+    /// Returns the shard key that a filter names, in the form of a bound of chunks: `{"a.b": 1}` or `{a: {b: 1}}`.
+    pub(crate) fn bound_of_filter(&self, filter: Doc<'_>) -> Result<DocBuf> {
+        let named = |path: &str| match filter.get(path) {
+            Some(ValueRef::Array(_)) => Err(array_in_key()),
+            Some(value) => Ok(value),
+            None => Ok(fields::at_path(filter, path).map_err(|()| array_in_key())?.unwrap_or(ValueRef::Null)),
         };
-        let bound: DocBuf = self.key.as_doc().iter().map(value).collect();
-        assert_eq!(key_of_bound(bound.as_doc()), key, "both have the same values");
-        Ok(bound)
+        let value = |(path, direction)| {
+            let value = named(path)?;
+            Ok((path, if is_hashed(direction) { ValueRef::Int64(shard_key_hash(value)) } else { value }))
+        };
+        self.key.as_doc().iter().map(value).collect()
     }
 
     /// Returns the version that a shard must have for this table to be right about it.
@@ -266,6 +265,10 @@ impl Table {
     pub(crate) fn last_version(&self) -> (u32, u32) {
         self.versions.iter().copied().max().unwrap_or_default()
     }
+}
+
+fn array_in_key() -> Error {
+    Error::new(Code::SHARD_KEY_NOT_FOUND, "Shard key cannot contain array values or array descendants.")
 }
 
 /// `shardVersion` of a request.
@@ -334,13 +337,13 @@ mod tests {
     #[test]
     fn keys_of_documents_are_bounds() {
         let table = collection("{a: 1, 'b.c': 'hashed'}");
-        let bound = table.bound_of_document(doc("{b: {c: 5}, a: 'x', d: 1}").as_doc()).unwrap();
+        let bound = table.bound_of_filter(doc("{b: {c: 5}, a: 'x', d: 1}").as_doc()).unwrap();
         let hash = shard_key_hash(ValueRef::Int32(5));
         assert_eq!(bound.as_bytes(), DocBuf::new().with("a", "x").with("b.c", hash).as_bytes());
-        let bound = table.bound_of_document(doc("{}").as_doc()).unwrap();
+        let bound = table.bound_of_filter(doc("{}").as_doc()).unwrap();
         let hash = shard_key_hash(ValueRef::Null);
         assert_eq!(bound.as_bytes(), DocBuf::new().with("a", ValueRef::Null).with("b.c", hash).as_bytes());
-        assert!(table.bound_of_document(doc("{a: [1]}").as_doc()).is_err());
+        assert!(table.bound_of_filter(doc("{a: [1]}").as_doc()).is_err());
     }
 
     fn three() -> Table {

@@ -7,6 +7,7 @@ use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
 use arbor_txn::CounterId;
+use arc_swap::ArcSwapOption;
 use uuid::Uuid;
 
 use crate::capped::Arrivals;
@@ -31,6 +32,8 @@ pub struct Collection {
     pub indexes: Vec<Arc<Index>>,
     pub(crate) latch: Latch,
     pub(crate) arrivals: Arc<Arrivals>,
+    /// The key by which it is sharded, as this shard knows it ([`crate::Store::set_shard_key`]).
+    pub(crate) shard_key: Arc<ArcSwapOption<DocBuf>>,
     pub usage: Arc<CollectionUsage>,
 }
 
@@ -111,6 +114,7 @@ impl Collection {
             indexes: self.indexes.clone(),
             latch: self.latch.clone(),
             arrivals: self.arrivals.clone(),
+            shard_key: self.shard_key.clone(),
             usage: self.usage.clone(),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arbor_base::invariants::PARANOID;
 use arbor_base::{Position, TreeId};
+use arbor_bson::Doc;
 use arbor_txn::{Durability, Error as TxnError, Patience, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -182,6 +183,17 @@ impl Store {
     /// short, since it keeps the catalogue of this moment in memory.
     pub fn look<T>(&self, namespace: &Namespace, work: impl FnOnce(Option<&Arc<Collection>>) -> T) -> T {
         work(self.catalogue.load().collection(namespace))
+    }
+
+    /// Sets the key by which a collection is sharded, which names its documents in the history from now on. It is not stored: it
+    /// is set again when this server becomes the primary.
+    pub fn set_shard_key(&self, namespace: &Namespace, key: Option<Doc<'_>>) {
+        assert!(key.is_none_or(|key| !key.is_empty()), "a shard key has fields");
+        self.look(namespace, |collection| {
+            if let Some(collection) = collection {
+                collection.shard_key.store(key.map(|key| Arc::new(key.to_buf())));
+            }
+        });
     }
 
     /// The collection with a snapshot in which it and its indexes are. None: there is no such collection.

@@ -19,7 +19,7 @@ const NO_TREE: TreeId = TreeId(0);
 /// Writes a no-op entry to the history.
 pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: Durability) -> Result<()> {
     let mut txn = transactions.begin()?;
-    txn.describe(NO_TREE, || Place { namespace: "", uuid: None }.encode());
+    txn.describe(NO_TREE, || Place { namespace: "", uuid: None, shard_key: None }.encode());
     txn.note(NO_TREE, Change::of(Kind::Noop(says)).encode());
     txn.commit(durability)?;
     Ok(())
@@ -28,7 +28,7 @@ pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: 
 /// Logs a no-op without waiting for the other members.
 fn begin_noop(transactions: &Transactions, says: Doc<'_>) -> Result<()> {
     let mut txn = transactions.begin()?;
-    txn.describe(NO_TREE, || Place { namespace: "", uuid: None }.encode());
+    txn.describe(NO_TREE, || Place { namespace: "", uuid: None, shard_key: None }.encode());
     txn.note(NO_TREE, Change::of(Kind::Noop(says)).encode());
     let _in_flight = txn.commit_begin()?;
     Ok(())

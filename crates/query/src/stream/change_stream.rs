@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{DocBuf, ValueRef, identical};
-use arbor_lang::{Code, text};
+use arbor_bson::DocBuf;
+use arbor_lang::Code;
 use arbor_store::Namespace;
 
 use super::event::{EventBuilder, StreamEvent};
 use super::images::Images;
 use super::options::Options;
 use super::pipeline::Stages;
-use super::split::split;
 use super::start::{Start, trimmed};
 use super::target::Target;
 use super::token::Token;
@@ -188,17 +187,13 @@ impl ChangeStream {
             self.ended |= event.is_last && !whole_was_seen;
             return Ok(());
         }
-        let id = event.token.to_doc();
-        let Some(doc) = self.stages.apply(event.doc)? else {
-            self.ended |= event.is_last;
-            return Ok(());
-        };
-        if !doc.get("_id").is_some_and(|own| identical(own, ValueRef::from(&id))) {
-            return Err(modified_id(&id, &doc));
-        }
-        let pieces = if self.stages.splits { split(event.token, doc)? } else { vec![(event.token, doc)] };
+        let pieces = self.stages.run(event.token, event.doc)?;
         let after = self.after;
-        if after.fragment > 0 && event.token.is_same_event(&after) && pieces.len() < usize::from(after.fragment) {
+        if !pieces.is_empty()
+            && after.fragment > 0
+            && event.token.is_same_event(&after)
+            && pieces.len() < usize::from(after.fragment)
+        {
             return Err(not_split());
         }
         self.ready.extend(pieces.into_iter().filter(|(token, _)| *token > after).map(|(_, doc)| doc));
@@ -215,16 +210,5 @@ fn not_found() -> Error {
 fn not_split() -> Error {
     let message = "Attempting to resume a change stream from a fragment of an event that is not split; the pipeline \
                    must be the same, with $changeStreamSplitLargeEvent";
-    Error::new(Code::CHANGE_STREAM_FATAL_ERROR, message)
-}
-
-fn modified_id(expected: &DocBuf, event: &DocBuf) -> Error {
-    let (expected, found) =
-        (text::shell(ValueRef::from(expected)), text::shell(event.get("_id").unwrap_or(ValueRef::Null)));
-    let message = format!(
-        "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. Modifying \
-         the _id field of an event makes it impossible to resume the stream from that point. Only transformations that \
-         retain the unmodified _id field are allowed. Expected: {{ _id: {expected} }} but found: {{ _id: {found} }}"
-    );
     Error::new(Code::CHANGE_STREAM_FATAL_ERROR, message)
 }

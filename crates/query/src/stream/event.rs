@@ -5,7 +5,7 @@ use arbor_oplog::{Event, Kind, Retry, delta};
 
 use super::command;
 use super::images::Images;
-use super::options::Options;
+use super::options::{Image, Options};
 use super::target::Target;
 use super::token::Token;
 use crate::Result;
@@ -58,8 +58,7 @@ impl EventBuilder {
 
     /// A change of a document of `system.views`, as the change of the view that it is: streams of a database and of all show it.
     fn change_of_view(&self, token: Token, event: &Event<'_>) -> Option<StreamEvent> {
-        let key = event.document_key();
-        let Some(ValueRef::String(view)) = key.get("_id") else { return None };
+        let Some(ValueRef::String(view)) = event.id() else { return None };
         let (db, name) = split(view);
         if matches!(self.target, Target::Collection(_)) || !self.target.covers(db, name, &self.options) {
             return None;
@@ -88,6 +87,10 @@ impl EventBuilder {
         let after = event.after.map_or(ValueRef::Null, ValueRef::Document);
         match event.change.kind {
             Kind::Insert | Kind::Replace => drop(doc.append("fullDocument", after)),
+            Kind::Update(_) if self.options.after_update == Image::LookupLater => {
+                let is_there = self.images.is_there(event)?;
+                doc.append("fullDocument", if is_there { ValueRef::Bool(true) } else { ValueRef::Null });
+            }
             Kind::Update(_) => {
                 let looked_up = self.images.after_update(self.options.after_update, event)?;
                 looked_up.iter().for_each(|found| append_image(&mut doc, "fullDocument", found.as_ref()));

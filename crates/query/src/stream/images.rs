@@ -25,7 +25,7 @@ impl Images {
     pub(super) fn after_update(&self, shown: Image, event: &Event<'_>) -> Result<Option<Option<DocBuf>>> {
         let kept = || event.after.filter(|_| self.is_kept(event)).map(Doc::to_buf);
         match shown {
-            Image::Off => Ok(None),
+            Image::Off | Image::LookupLater => Ok(None),
             Image::Lookup => self.look_up(event).map(Some),
             Image::WhenAvailable => Ok(Some(kept())),
             Image::Required => match kept() {
@@ -39,7 +39,7 @@ impl Images {
     pub(super) fn before<'e>(&self, shown: Image, event: &Event<'e>) -> Result<Option<Option<Doc<'e>>>> {
         let kept = event.change.before.filter(|_| self.is_kept(event));
         match shown {
-            Image::Off | Image::Lookup => Ok(None),
+            Image::Off | Image::Lookup | Image::LookupLater => Ok(None),
             Image::Required if kept.is_none() => Err(missing("update, delete and replace events", "pre-image", event)),
             _ => Ok(Some(kept)),
         }
@@ -58,10 +58,15 @@ impl Images {
         let Some((collection, view)) = self.store.snapshot(&Namespace::parse(event.place.namespace)?)? else {
             return Ok(None);
         };
-        let key = event.document_key();
-        let Some(id) = key.get("_id").filter(|_| Some(collection.uuid) == event.place.uuid) else { return Ok(None) };
+        let Some(id) = event.id().filter(|_| Some(collection.uuid) == event.place.uuid) else { return Ok(None) };
         let record = arbor_store::record(&view, &collection, &collection.id_key(id))?;
         Ok(record.map(|record| DocBuf::from_trusted(record.into_owned())))
+    }
+
+    /// Returns true if the collection of an event is still the one that has its name.
+    pub(super) fn is_there(&self, event: &Event<'_>) -> Result<bool> {
+        let namespace = Namespace::parse(event.place.namespace)?;
+        Ok(self.store.collection(&namespace).is_some_and(|now| Some(now.uuid) == event.place.uuid))
     }
 }
 

@@ -9,6 +9,8 @@ use crate::{Error, Result};
 
 /// Sent by routers.
 pub const DOCUMENTS_ONLY: &str = "$_arborDocumentsOnly";
+/// Sent by routers, which look documents up on all shards: an update has `fullDocument: true`, or null where its collection is gone.
+pub const LOOKED_UP_LATER: &str = "$_arborLookedUpLater";
 
 /// Which document after, or before, an update is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum Image {
     Off,
     /// The document as it is when the event is returned.
     Lookup,
+    /// Like `Lookup`, by a router.
+    LookupLater,
     WhenAvailable,
     Required,
 }
@@ -59,6 +63,8 @@ impl Options {
                 "allChangesForCluster" => options.all_changes_for_cluster = flag(name, value)?,
                 "showExpandedEvents" => options.expanded = flag(name, value)?,
                 "showSystemEvents" => options.system_events = flag(name, value)?,
+                LOOKED_UP_LATER if flag(name, value)? => options.after_update = Image::LookupLater,
+                LOOKED_UP_LATER => {}
                 DOCUMENTS_ONLY => options.documents_only = flag(name, value)?,
                 // changes of migrations are in no log
                 "showMigrationEvents" => drop(flag(name, value)?),

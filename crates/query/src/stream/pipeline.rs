@@ -1,9 +1,11 @@
 //! The stages after `$changeStream`: each takes one event and gives one or none.
 
-use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef, identical};
 use arbor_lang::stage::Flow;
 use arbor_lang::{Code, Context, Stage, text};
 
+use super::split::split;
+use super::token::Token;
 use super::{NAME, location};
 use crate::stage_spec::only_field;
 use crate::{Error, Result};
@@ -17,7 +19,7 @@ const ALLOWED: &[&str] =
 pub struct Stages {
     stages: Vec<EventStage>,
     /// Events too large for one document are returned in fragments.
-    pub splits: bool,
+    splits: bool,
 }
 
 enum EventStage {
@@ -45,8 +47,18 @@ impl Stages {
         Ok(Stages { stages: stages.collect(), splits })
     }
 
+    /// Returns what is shown of an event: nothing, the event, or its fragments. Errors: its token was changed.
+    pub fn run(&mut self, token: Token, event: DocBuf) -> Result<Vec<(Token, DocBuf)>> {
+        let Some(doc) = self.apply(event)? else { return Ok(Vec::new()) };
+        let id = token.to_doc();
+        if !doc.get("_id").is_some_and(|own| identical(own, ValueRef::from(&id))) {
+            return Err(modified_id(&id, &doc));
+        }
+        if self.splits { split(token, doc) } else { Ok(vec![(token, doc)]) }
+    }
+
     /// None: the event is not shown.
-    pub fn apply(&mut self, event: DocBuf) -> Result<Option<DocBuf>> {
+    fn apply(&mut self, event: DocBuf) -> Result<Option<DocBuf>> {
         let mut event = event;
         for stage in &mut self.stages {
             event = match stage {
@@ -86,4 +98,15 @@ fn check_allowed(stage: ValueRef<'_>, is_last: bool) -> Result<()> {
 
 fn not_permitted(name: &str) -> Error {
     Error::new(Code::ILLEGAL_OPERATION, format!("{name} is not permitted in a $changeStream pipeline"))
+}
+
+fn modified_id(expected: &DocBuf, event: &DocBuf) -> Error {
+    let (expected, found) =
+        (text::shell(ValueRef::from(expected)), text::shell(event.get("_id").unwrap_or(ValueRef::Null)));
+    let message = format!(
+        "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. Modifying \
+         the _id field of an event makes it impossible to resume the stream from that point. Only transformations that \
+         retain the unmodified _id field are allowed. Expected: {{ _id: {expected} }} but found: {{ _id: {found} }}"
+    );
+    Error::new(Code::CHANGE_STREAM_FATAL_ERROR, message)
 }

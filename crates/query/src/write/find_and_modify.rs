@@ -1,6 +1,7 @@
 //! `findAndModify`.
 
 use arbor_bson::{DocBuf, ValueRef};
+use arbor_lang::update::Updated;
 use arbor_lang::{Code, Filter, Input, Metadata};
 use arbor_txn::Transaction;
 
@@ -48,8 +49,12 @@ pub fn find_and_modify(
         scope.begin_statement(txn, 0)?;
         let found = find_one(scope, &*txn, collection, &query, interrupt)?;
         let metadata = found.as_ref().and_then(|row| row.metadata.clone());
-        let outcome = act(txn, collection, &query, &action, found.map(|row| row.document))?;
-        if scope.is_retryable() && outcome.n > 0 {
+        let effect = action.effect(&query, found.map(|row| row.document))?;
+        if !spec.tentative {
+            effect.write(txn, collection)?;
+        }
+        let outcome = effect.outcome(action.returns_new());
+        if !spec.tentative && scope.is_retryable() && outcome.n > 0 {
             scope.record(txn, &[(0, Executed::FoundAndModified(Box::new(outcome.clone())))])?;
         }
         Ok((outcome, metadata))
@@ -93,39 +98,62 @@ impl Action {
         }
     }
 
+    /// Returns what the action does to a document, or without one.
+    fn effect(&self, query: &Query, found: Option<DocBuf>) -> Result<Effect> {
+        Ok(match (self, found) {
+            (Action::Remove, None) | (Action::Update { upsert: false, .. }, None) => Effect::Nothing,
+            (Action::Remove, Some(old)) => Effect::Delete(old),
+            (Action::Update { modifier, .. }, Some(old)) => {
+                let new = modifier.apply(&query.filter, old.as_doc())?;
+                Effect::Update(old, new)
+            }
+            (Action::Update { modifier, .. }, None) => Effect::Insert(modifier.upserted(&query.filter)?),
+        })
+    }
+
+    fn returns_new(&self) -> bool {
+        matches!(self, Action::Update { return_new: true, .. })
+    }
+
     fn may_insert(&self) -> bool {
         matches!(self, Action::Update { upsert: true, .. })
     }
 }
 
-/// `found`: the document as it is.
-fn act(
-    txn: &mut Transaction,
-    collection: &Validated<'_>,
-    query: &Query,
-    action: &Action,
-    found: Option<DocBuf>,
-) -> Result<FindAndModifyOutcome> {
-    match (action, found) {
-        (Action::Remove, None) | (Action::Update { upsert: false, .. }, None) => Ok(FindAndModifyOutcome::default()),
-        (Action::Remove, Some(old)) => {
-            arbor_store::delete(txn, collection, old.as_doc())?;
-            Ok(FindAndModifyOutcome { value: Some(old), n: 1, ..FindAndModifyOutcome::default() })
-        }
-        (Action::Update { modifier, return_new, .. }, Some(old)) => {
-            let new = modifier.apply(&query.filter, old.as_doc())?;
-            if let Some(new) = &new {
+enum Effect {
+    Nothing,
+    Delete(DocBuf),
+    /// The document before, and after if it changes.
+    Update(DocBuf, Option<Updated>),
+    Insert(DocBuf),
+}
+
+impl Effect {
+    fn write(&self, txn: &mut Transaction, collection: &Validated<'_>) -> Result<()> {
+        match self {
+            Effect::Nothing | Effect::Update(_, None) => {}
+            Effect::Delete(old) => arbor_store::delete(txn, collection, old.as_doc())?,
+            Effect::Update(old, Some(new)) => {
                 collection.update(txn, old.as_doc(), new.doc.as_doc(), update_kind(new))?;
             }
-            let value = if *return_new { new.map_or(old, |new| new.doc) } else { old };
-            Ok(FindAndModifyOutcome { value: Some(value), n: 1, updated_existing: true, upserted: None })
+            Effect::Insert(document) => collection.insert(txn, document.as_doc())?,
         }
-        (Action::Update { modifier, return_new, .. }, None) => {
-            let document = modifier.upserted(&query.filter)?;
-            collection.insert(txn, document.as_doc())?;
-            let upserted = document.get("_id").map(ValueRef::to_value);
-            let value: Option<DocBuf> = return_new.then_some(document);
-            Ok(FindAndModifyOutcome { value, n: 1, updated_existing: false, upserted })
+        Ok(())
+    }
+
+    fn outcome(self, return_new: bool) -> FindAndModifyOutcome {
+        match self {
+            Effect::Nothing => FindAndModifyOutcome::default(),
+            Effect::Delete(old) => FindAndModifyOutcome { value: Some(old), n: 1, ..FindAndModifyOutcome::default() },
+            Effect::Update(old, new) => {
+                let value = if return_new { new.map_or(old, |new| new.doc) } else { old };
+                FindAndModifyOutcome { value: Some(value), n: 1, updated_existing: true, upserted: None }
+            }
+            Effect::Insert(document) => {
+                let upserted = document.get("_id").map(ValueRef::to_value);
+                let value = return_new.then_some(document);
+                FindAndModifyOutcome { value, n: 1, updated_existing: false, upserted }
+            }
         }
     }
 }

@@ -168,6 +168,7 @@ fn find_and_modify_answers_its_image_again() {
                 let_variables: None,
                 durability: Durability::Applied,
                 bypass_validation: false,
+                tentative: false,
             };
             let scope = retryable(&rig, &journal).numbered(StatementNumbers::From(i32::from(return_new)));
             let outcome = arbor_query::find_and_modify(&scope, &spec, &Interrupt::never()).unwrap();

@@ -60,7 +60,7 @@ impl Watched {
             Change { before: before.as_ref().map(DocBuf::as_doc), ..Change::of(Kind::Command(command.as_doc())) };
         let mut txn = self.rig.database.transactions.begin().unwrap();
         let uuid = Some(Uuid::from_u128(5));
-        txn.describe(TreeId(0), || Place { namespace: "db.$cmd", uuid }.encode());
+        txn.describe(TreeId(0), || Place { namespace: "db.$cmd", uuid, shard_key: None }.encode());
         txn.note(TreeId(0), change.encode());
         txn.commit(Durability::Journaled).unwrap();
     }

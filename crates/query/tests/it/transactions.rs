@@ -190,6 +190,7 @@ fn upserts_and_find_and_modify_work_on_what_the_transaction_has() {
             let_variables: None,
             durability: Durability::Applied,
             bypass_validation: false,
+            tentative: false,
         };
         arbor_query::find_and_modify(own, &spec, &NEVER()).unwrap().value.map(|doc| show((&doc).into()))
     };

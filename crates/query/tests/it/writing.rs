@@ -98,6 +98,15 @@ fn the_id_cannot_change() {
 }
 
 fn modify(rig: &Rig, query: &DocBuf, sort: &DocBuf, fields: &DocBuf, change: Change<'_>) -> FindAndModifyOutcome {
+    modify_as(false, rig, (query, sort, fields), change)
+}
+
+fn modify_as(
+    tentative: bool,
+    rig: &Rig,
+    (query, sort, fields): (&DocBuf, &DocBuf, &DocBuf),
+    change: Change<'_>,
+) -> FindAndModifyOutcome {
     let spec = FindAndModifySpec {
         namespace: rig.ns.clone(),
         query: query.as_doc(),
@@ -109,6 +118,7 @@ fn modify(rig: &Rig, query: &DocBuf, sort: &DocBuf, fields: &DocBuf, change: Cha
         let_variables: None,
         durability: Durability::Journaled,
         bypass_validation: false,
+        tentative,
     };
     arbor_query::find_and_modify(&rig.scope(), &spec, &Interrupt::never()).unwrap()
 }
@@ -137,6 +147,23 @@ fn find_and_modify_answers_before_or_after() {
     let removed = modify(&rig, &q, &last, &all, Change::Remove);
     assert_eq!(text(&removed).as_deref(), Some("{ _id: 13, a: 3, b: 1 }"));
     assert_eq!(rig.count(&q), 1);
+}
+
+#[test]
+fn a_tentative_change_is_returned_and_not_written() {
+    let rig = rig();
+    numbers(&rig, 3);
+    let before = rig.docs();
+    let set = doc("$set", &doc("b", 1i32));
+    let text = |outcome: &FindAndModifyOutcome| outcome.value.as_ref().map(|doc| doc.as_doc().to_string());
+    let (one, none) = (doc("_id", 1i32), doc("_id", 9i32));
+    let (order, all) = (doc("_id", 1i32), DocBuf::new());
+    let changed = modify_as(true, &rig, (&one, &order, &all), change(&set, true, true));
+    assert_eq!((text(&changed).as_deref(), changed.updated_existing), (Some("{ _id: 1, a: 1, b: 1 }"), true));
+    let made = modify_as(true, &rig, (&none, &order, &all), change(&set, true, true));
+    assert_eq!((text(&made).as_deref(), made.upserted.is_some()), (Some("{ _id: 9, b: 1 }"), true));
+    assert_eq!(modify_as(true, &rig, (&one, &order, &all), Change::Remove).n, 1);
+    assert_eq!(rig.docs(), before);
 }
 
 /// Clients that count one document up lose no step.

@@ -73,6 +73,7 @@ impl Store {
             indexes: Vec::new(),
             latch: Default::default(),
             arrivals: Arc::default(),
+            shard_key: Arc::default(),
             usage: Arc::default(),
         };
         put_collection(txn, &collection);

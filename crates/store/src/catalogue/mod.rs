@@ -277,7 +277,21 @@ pub(crate) fn decode_collection(
         _ => None,
     };
     let (latch, arrivals, usage) = Default::default();
-    Ok(Collection { uuid, namespace, options, collation, engine, tree, order, indexes, latch, arrivals, usage })
+    let shard_key = Arc::default();
+    Ok(Collection {
+        uuid,
+        namespace,
+        options,
+        collation,
+        engine,
+        tree,
+        order,
+        indexes,
+        latch,
+        arrivals,
+        shard_key,
+        usage,
+    })
 }
 
 fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {

@@ -29,7 +29,7 @@ fn note(txn: &mut Transaction, db: &str, about: (TreeId, Option<Uuid>), command:
     }
     let (tree, uuid) = about;
     let place = TreeId(tree.0 | COMMANDS);
-    txn.describe(place, || Place { namespace: &format!("{db}.$cmd"), uuid }.encode());
+    txn.describe(place, || Place { namespace: &format!("{db}.$cmd"), uuid, shard_key: None }.encode());
     let kind = Kind::Command(command.as_doc());
     txn.note(place, Change { kind, statement: None, before: before.map(DocBuf::as_doc) }.encode());
 }
@@ -178,7 +178,9 @@ pub(crate) fn converted_to_capped(txn: &mut Transaction, old: &Collection, bytes
 // ---- views
 
 fn describe_views(txn: &mut Transaction, db: &str) {
-    txn.describe(CATALOGUE, || Place { namespace: &format!("{db}.system.views"), uuid: None }.encode());
+    txn.describe(CATALOGUE, || {
+        Place { namespace: &format!("{db}.system.views"), uuid: None, shard_key: None }.encode()
+    });
 }
 
 /// Puts the row of a view, which is new or was another one.

@@ -2,7 +2,7 @@
 
 use arbor_base::paranoid;
 use arbor_bson::{Doc, DocBuf};
-use arbor_oplog::{Change, Kind, Place, delta};
+use arbor_oplog::{Change, Kind, Place, delta, document_key};
 use arbor_txn::Transaction;
 
 use super::is_noted;
@@ -11,7 +11,9 @@ use crate::write::UpdateKind;
 
 fn describe(txn: &mut Transaction, collection: &Collection) {
     txn.describe(collection.tree, || {
-        Place { namespace: &collection.namespace.to_string(), uuid: Some(collection.uuid) }.encode()
+        let shard_key = collection.shard_key.load();
+        let shard_key = shard_key.as_deref().map(DocBuf::as_doc);
+        Place { namespace: collection.namespace.as_str(), uuid: Some(collection.uuid), shard_key }.encode()
     });
 }
 
@@ -69,7 +71,8 @@ pub(crate) fn delete(txn: &mut Transaction, collection: &Collection, id_key: Vec
     txn.delete(collection.tree, id_key);
     if emit == Emit::Event && is_noted(txn, &collection.namespace) {
         describe(txn, collection);
-        let key: DocBuf = old.get("_id").into_iter().map(|id| ("_id", id)).collect();
+        let shard_key = collection.shard_key.load();
+        let key = document_key(shard_key.as_deref().map(DocBuf::as_doc), old);
         let before = Some(old).filter(|_| collection.keeps_pre_images());
         let change = Change { kind: Kind::Delete(key.as_doc()), statement: txn.statement(), before };
         txn.note(collection.tree, change.encode());

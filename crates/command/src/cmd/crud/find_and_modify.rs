@@ -7,12 +7,17 @@ use crate::call::Call;
 use crate::cmd::shared::cursor_reply::collation;
 use crate::{Error, Result};
 
+/// Sent by routers, which write the document where its shard key belongs.
+const TENTATIVE: &str = "$_arborTentative";
+
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     let removes = matches!(spec.change, Change::Remove);
     let outcome = arbor_query::find_and_modify(&call.scope(), &spec, &call.interrupt)?;
     let mut last = DocBuf::new().with("n", outcome.n as i32);
-    if removes {
+    if spec.tentative {
+        last.append("updatedExisting", outcome.updated_existing);
+    } else if removes {
         call.server.metrics.documents.deleted.add(outcome.n);
     } else {
         call.server.metrics.documents.updated.add(outcome.n);
@@ -39,6 +44,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
         let_variables: None,
         durability: call.generic.write_concern.durability(),
         bypass_validation: false,
+        tentative: false,
     };
     let mut modification = Modification::default();
     for (name, value) in call.own_fields() {
@@ -56,6 +62,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
             "arrayFilters" => modification.array_filters = field.documents(value)?,
             "collation" => spec.collation = collation(field, value)?,
             "bypassDocumentValidation" => spec.bypass_validation = field.bool(value)?,
+            TENTATIVE => spec.tentative = field.bool(value)?,
             "sampleId" => {}
             _ => return Err(field.unknown().into()),
         }

@@ -10,10 +10,11 @@ use crate::{Error, Result};
 
 /// `_shardsvrSetOwnership`: sets what this shard knows of a collection or a database.
 pub(crate) fn set_ownership(call: &mut Call<'_>) -> Result<()> {
-    call.only(&["state", "version", "kept", "dropped"])?;
+    call.only(&["state", "version", "key", "kept", "dropped"])?;
     let name = call.field(call.info.name).string(call.target())?;
     let state = call.field("state").string(call.required("state")?)?;
     let version = call.optional("version").map(|value| call.field("version").document(value)).transpose()?;
+    let key = call.optional("key").map(|value| call.field("key").document(value)).transpose()?;
     let ids = |name: &str| -> Vec<ObjectId> {
         let ids = match call.optional(name) {
             Some(ValueRef::Array(ids)) => Some(ids),
@@ -22,7 +23,7 @@ pub(crate) fn set_ownership(call: &mut Call<'_>) -> Result<()> {
         let ids = ids.into_iter().flat_map(|ids| ids.iter());
         ids.filter_map(|id| if let ValueRef::ObjectId(id) = id { Some(id) } else { None }).collect()
     };
-    call.server.set_ownership(name, (state, version), &ids("kept"), &ids("dropped"))
+    call.server.set_ownership(name, (state, version, key), &ids("kept"), &ids("dropped"))
 }
 
 /// `_shardsvrReplaceCollection`: puts another collection in the place of one, which is dropped: `with` names one with another shard key,
