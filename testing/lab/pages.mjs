@@ -43,10 +43,13 @@ export async function open(browser, url, { scheme = 'light', width = 1200, scrip
 
 export const report = (directory, name) => pathToFileURL(join(directory, name, 'report.html')).href;
 
+// The element of a chart and what belongs to it.
+export const place = id => `#figure-${id}`;
+
 // Contents of a chart's drawing: counts of SVG elements filled or stroked with a series' colour, its texts, and whether it has faults.
 export function drawing(page, id) {
   return page.evaluate(id => {
-    const plot = document.querySelector(id.startsWith('#') ? id : `#figure-${id} .plot`);
+    const plot = document.querySelector(id);
     const svg = plot.querySelector('svg');
     const options = echarts.getInstanceByDom(plot).getOption();
     const colours = new Set([0, 1, 2, 3, 4, 5, 6, 7].map(n => getComputedStyle(document.documentElement).getPropertyValue(`--s${n}`).trim()));
@@ -54,7 +57,8 @@ export function drawing(page, id) {
     const own = elements.filter(element => colours.has(element.getAttribute('fill')) || colours.has(element.getAttribute('stroke')));
     const wrong = elements.filter(element => [...element.attributes].some(attribute => /NaN|Infinity|undefined/.test(attribute.value)));
     return {
-      series: options.series.map(series => ({ name: series.name, type: series.type, length: (series.data ?? []).length })),
+      series: options.series.map(series => ({ name: series.name, type: series.type, length: (series.data ?? []).length, colour: series.color })),
+      axis: options.yAxis?.[0] ?? {},
       shapes: own.length,
       areas: (options.series[0]?.markArea?.[0] ?? options.series[0]?.markArea)?.data?.length ?? 0,
       texts: [...svg.querySelectorAll('text')].map(text => text.textContent),
@@ -62,7 +66,7 @@ export function drawing(page, id) {
       label: plot.getAttribute('aria-label') ?? '',
       outline: own.map(element => element.getAttribute('d') ?? '').join(' '),
     };
-  }, id);
+  }, id.startsWith('#') ? id : `${place(id)} .plot`);
 }
 
 export async function shot(page, name) {

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import { drawing, launch, open, report, sampleRuns, shot } from './pages.mjs';
+import { drawing, launch, open, place, report, sampleRuns, shot } from './pages.mjs';
 
-const RUNS = ['000-linkbench-cached', '001-point-queries', '002-readwrite-checkpoints', '002-recovery', '003-chunk-moves', '004-ycsb', 'kv'];
+const RUNS = ['000-linkbench-cached', '001-point-queries', '002-readwrite-checkpoints', '002-recovery', '003-chunk-moves', '004-ycsb', 'iibench', 'kv', 'sysbench', 'load'];
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let directory, browser;
 
@@ -48,6 +48,56 @@ test('bars: one per system and number of clients, ours and theirs apart', async 
   const published = await page.$$eval('#result tr.published', rows => rows.map(row => row.textContent));
   assert.ok(published.some(row => row.startsWith('fb56.handler published') && row.endsWith('350665')), published[0]);
   await close();
+});
+
+test('one engine has one colour in all charts, published or ours', async () => {
+  const { page, close } = await open(browser, report(directory, '000-linkbench-cached'));
+  const colours = async (page, id) => Object.fromEntries((await drawing(page, id)).series.map(one => [one.name, one.colour]));
+  const [ours, theirs, sizes] = [await colours(page, 'rounds'), await colours(page, 'published-rounds'), await colours(page, 'sizes')];
+  assert.equal(ours.ftree, sizes.ftree);
+  assert.equal(ours.lmdb, sizes.lmdb);
+  const kv = await open(browser, report(directory, 'kv'));
+  const others = await colours(kv.page, 'times');
+  assert.deepEqual([others.ftree, others.lmdb], [ours.ftree, ours.lmdb]);
+  assert.deepEqual([others.wiredTiger, others.rocksdb], [theirs.wiredtiger, theirs.rocksdb]);
+  assert.equal(new Set(Object.values(others)).size, 4);
+  await kv.close();
+  await close();
+});
+
+test('phases are ratios to a peer on a logarithmic axis that bars begin at one of', async () => {
+  const { page, faults, close } = await open(browser, report(directory, 'kv'));
+  const chart = await drawing(page, 'ratios');
+  assert.deepEqual([chart.axis.type, chart.axis.startValue], ['log', 1]);
+  assert.deepEqual(chart.series.map(series => series.name), ['ftree', 'lmdb', 'rocksdb']);
+  const rows = await page.$$eval('#result table tbody tr', rows => rows.map(row => row.textContent));
+  assert.ok(rows.some(row => /^reopen-kill.* s.* s/.test(row)), rows.join('; '));
+  assert.equal(await page.locator('#latency table').count(), 1);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('repeats are one choice, with a line from the lowest to the highest', async () => {
+  const { page, close } = await open(browser, report(directory, 'sysbench'));
+  const choices = await page.$$eval(`${place('throughput')} option`, options => options.map(option => option.textContent));
+  assert.deepEqual(choices, ['1 client, median of 3 repeats', '4 clients, median of 3 repeats']);
+  const { series } = await drawing(page, 'ladder-clients');
+  assert.deepEqual(series.map(one => one.type), ['bar', 'bar', 'custom', 'custom']);
+  await close();
+});
+
+test('names of events cover no other name', async () => {
+  for (const name of ['003-chunk-moves', '002-readwrite-checkpoints']) {
+    const { page, close } = await open(browser, report(directory, name), { width: 900 });
+    const covered = await page.evaluate(chart => {
+      const names = [...document.querySelectorAll(`${chart} svg text`)].filter(text => /: (move chunk|checkpoint|stall)/.test(text.textContent));
+      const boxes = names.map(text => text.getBoundingClientRect());
+      const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+      return [names.length, boxes.flatMap((a, n) => boxes.slice(n + 1).filter(b => over(a, b))).length];
+    }, place('throughput'));
+    assert.ok(covered[0] > 0 && covered[1] === 0, `${name}: ${covered}`);
+    await close();
+  }
 });
 
 test('box, jitter and scatter plots show every interval', async () => {
@@ -99,6 +149,8 @@ test('every chart has a table behind it', async () => {
   for (const name of RUNS) {
     const { page, faults, close } = await open(browser, report(directory, name));
     for (const summary of await page.$$('details.data summary')) await summary.click();
+    // the event that fills a table comes a moment after it is opened
+    await page.waitForFunction(() => [...document.querySelectorAll('details.data')].every(one => one.querySelector('tbody tr'))).catch(() => {});
     const empty = await page.$$eval('details.data', all => all.filter(one => one.querySelectorAll('tbody tr').length === 0).map(one => one.closest('figure').id));
     assert.deepEqual([empty, faults], [[], []], name);
     await close();
@@ -157,7 +209,7 @@ test('the index links to each report and says how it ended', async () => {
   const { page, faults, close } = await open(browser, pathToFileURL(join(directory, 'index.html')).href);
   const links = await page.$$eval('table.texts a', links => links.map(link => link.href));
   assert.equal(links.length, RUNS.length);
-  assert.match(await page.textContent('tr:has(a[href^="kv"])'), /interrupted/);
+  assert.match(await page.textContent('tr:has(a[href^="load"])'), /interrupted/);
   assert.match(await page.textContent('tr:has(a[href^="002-recovery"])'), /partial/);
   await shot(page, 'index');
   assert.deepEqual(faults, []);

@@ -4,6 +4,7 @@ const Charts = (() => {
   const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond', 'emptyCircle', 'emptyRect', 'emptyTriangle', 'emptyDiamond'];
   const MANY_POINTS = 60;
   const COLOURS = 8;
+  const MARGIN = 80; // of the axis and its numbers, at the sides of a plot
   const drawn = new Map(); // element -> {chart, systems, plot}
 
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -25,12 +26,26 @@ const Charts = (() => {
   }
   const percent = x => +(100 * (1 - Math.pow(10, -x))).toPrecision(7) + ' %';
 
-  // One system has one colour on the whole page; names of other machines' systems follow in order.
+  // One engine has one colour on every page, published or ours: first what is named after it, then others in order, which take the
+  // colours that are left.
+  const ENGINES = [/^(ftree|toku|perconaft)/i, /^(wiredtiger|wt\b)/i, /^(my)?rocks/i, /^lmdb/i, /^(innodb|fb5|orig5|mysql|mariadb)/i, /^(mongo|mmap)/i, /^tcp-echo/i];
+  function colours(names) {
+    const of = new Map(), taken = new Set();
+    const take = (name, colour) => { of.set(name, colour); taken.add(colour); };
+    for (const name of names) {
+      const engine = ENGINES.findIndex(engine => engine.test(name));
+      if (!of.has(name) && engine >= 0 && !taken.has(engine)) take(name, engine);
+    }
+    for (const name of names) {
+      if (of.has(name)) continue;
+      const free = [...Array(COLOURS).keys()].reverse().find(colour => !taken.has(colour));
+      take(name, free ?? of.size % COLOURS);
+    }
+    return of;
+  }
   function palette(systems, chart) {
-    const names = systems.slice();
-    if (chart.series.some(series => series.published)) names.length = 0;
-    for (const series of chart.series) if (!names.includes(series.system)) names.push(series.system);
-    return system => css('--s' + Math.max(0, names.indexOf(system)) % COLOURS);
+    const of = colours([...new Set([...systems, ...chart.series.map(series => series.system)])]);
+    return system => css('--s' + (of.get(system) ?? 0));
   }
 
   function axis(of, name, faint, line, across) {
@@ -52,32 +67,50 @@ const Charts = (() => {
       return { ...common, type: 'value', min: 0, interval: 1, axisLabel: { ...common.axisLabel, formatter: percent } };
     }
     const labelled = { ...common.axisLabel, formatter: short };
-    if (of.log) return { ...common, type: 'log', axisLabel: labelled, ...(across ? { min: 'dataMin', max: 'dataMax' } : {}) };
+    const from = isNumber(of.start) ? { startValue: of.start } : {};
+    if (of.log) return { ...common, ...from, type: 'log', axisLabel: labelled, ...(across ? { min: 'dataMin', max: 'dataMax' } : {}) };
     return { ...common, type: 'value', axisLabel: labelled };
   }
 
-  function marks(chart, colour, text) {
+  // Rows of names below the top of a chart, and the width of a letter in them.
+  const NAME_ROWS = 4, LETTER = 6.5;
+  // Gives the first mark of each kind and system a row in which its name covers no other name; the others are known by their colour.
+  function named(chart, name, width) {
+    const marks = chart.marks || [], rows = new Map(), seen = new Set(), ends = Array(NAME_ROWS).fill(-Infinity);
+    const xs = [...chart.series.flatMap(of => of.points.map(point => point[0])), ...marks.map(mark => mark.end ?? mark.begin)].filter(isNumber);
+    const most = Math.max(...xs, 1e-9), place = x => Math.max(0, x) / most * width;
+    for (const mark of [...marks].sort((a, b) => a.begin - b.begin)) {
+      const key = mark.system + mark.kind;
+      if (seen.has(key)) continue;
+      const length = name(mark).length * LETTER, middle = (place(mark.begin) + place(mark.end ?? mark.begin)) / 2;
+      const row = ends.findIndex(end => end < middle - length / 2);
+      if (row < 0 || middle + length / 2 > width) continue;
+      seen.add(key);
+      ends[row] = middle + length / 2 + LETTER;
+      rows.set(mark, row);
+    }
+    return rows;
+  }
+  function marks(chart, colour, text, width) {
     const several = new Set(chart.series.map(series => series.system)).size > 1;
-    const order = system => Math.max(0, chart.series.findIndex(series => series.system === system)) % 4;
     const name = mark => (several ? mark.system + ': ' : '') + mark.kind.replace('_', ' ');
     const moments = (chart.marks || []).filter(mark => mark.end === undefined);
     const times = (chart.marks || []).filter(mark => mark.end !== undefined);
-    // the first of a kind and system is named, the others are known by their colour
-    const named = new Set();
-    const first = mark => { const key = mark.system + mark.kind; const is = !named.has(key) && named.size < 4; named.add(key); return is; };
+    const rows = named(chart, name, width);
+    const label = mark => ({ show: rows.has(mark), color: text, fontSize: 11, offset: [0, 14 * (rows.get(mark) ?? 0)] });
     return {
       markLine: {
         symbol: 'none', animation: false,
-        label: { color: text, fontSize: 11, position: 'insideEndTop', formatter: item => item.name },
+        label: { position: 'insideEnd', rotate: 0, distance: [8, 8], formatter: item => item.name },
         data: moments.map(mark => ({
-          name: name(mark), xAxis: mark.begin, label: { show: first(mark) }, lineStyle: { color: colour(mark.system), type: 'dotted', width: 1.5 },
+          name: name(mark), xAxis: mark.begin, label: label(mark), lineStyle: { color: colour(mark.system), type: 'dotted', width: 1.5 },
           tooltip: { formatter: escaped(name(mark) + ': ' + mark.text) },
         })),
       },
       markArea: {
         animation: false,
         data: times.map(mark => [
-          { name: name(mark), xAxis: mark.begin, label: { show: first(mark), color: text, fontSize: 11, position: 'insideTop', offset: [0, 14 * order(mark.system)] }, itemStyle: { color: colour(mark.system), opacity: 0.16 },
+          { name: name(mark), xAxis: mark.begin, label: { ...label(mark), position: 'insideTop' }, itemStyle: { color: colour(mark.system), opacity: 0.16 },
             tooltip: { formatter: escaped(name(mark) + ': ' + mark.text) } },
           { xAxis: mark.end },
         ]),
@@ -86,13 +119,13 @@ const Charts = (() => {
   }
 
   const shapes = {
-    lines(chart, colour, text) {
+    lines(chart, colour, text, line, back, width) {
       const series = chart.series.map((of, n) => ({
         type: 'line', name: of.name, data: of.points, color: colour(of.system), symbol: SYMBOLS[n % SYMBOLS.length],
         showSymbol: of.points.length <= MANY_POINTS, symbolSize: 6,
         lineStyle: { width: 1.8, type: of.published || of.dashed ? 'dashed' : 'solid' },
       }));
-      if (series.length) Object.assign(series[0], marks(chart, colour, text));
+      if (series.length) Object.assign(series[0], marks(chart, colour, text, width));
       for (const of of chart.series) {
         const repeated = of.points.filter(point => point.length > 2);
         if (repeated.length) series.push(whiskers(of, repeated, colour(of.system), () => ({ offsetCenter: 0, width: 24 })));
@@ -202,9 +235,9 @@ const Charts = (() => {
     });
   }
 
-  function option(chart, systems) {
+  function option(chart, systems, width) {
     const [text, faint, line, back] = ['--text', '--faint', '--line', '--back'].map(css);
-    const { series, tooltip, extent } = shapes[chart.shape](chart, palette(systems, chart), text, line, back);
+    const { series, tooltip, extent } = shapes[chart.shape](chart, palette(systems, chart), text, line, back, width);
     const x = axis(chart.x, chart.x.name, faint, line, true);
     const y = axis(chart.y, chart.y.name, faint, line, false);
     if (chart.shape === 'timeline') { y.inverse = true; y.name = ''; y.splitLine.show = false; x.splitLine.show = true; }
@@ -234,10 +267,10 @@ const Charts = (() => {
     }
     known.chart = chart;
     known.systems = systems;
-    known.plot.setOption(option(chart, systems), true);
+    known.plot.setOption(option(chart, systems, known.plot.getWidth() - MARGIN), true);
   }
   const watch = new ResizeObserver(entries => entries.forEach(entry => drawn.get(entry.target)?.plot.resize()));
-  const redraw = () => drawn.forEach(known => { known.plot.resize(); known.plot.setOption(option(known.chart, known.systems), true); });
+  const redraw = () => drawn.forEach(known => { known.plot.resize(); known.plot.setOption(option(known.chart, known.systems, known.plot.getWidth() - MARGIN), true); });
 
   // Rows for the table behind a chart: [header, ...rows].
   function rows(chart) {

@@ -27,7 +27,7 @@ fn main() -> Outcome<()> {
         [option, port] if option == "--live" => return play(port.parse()?),
         _ => return Err("usage: sample_runs DIRECTORY | --live PORT".into()),
     };
-    let runs = [rounds(), ladder(), caches(), moves(), ycsb(), recovery(), cut_short()];
+    let runs = [rounds(), ladder(), caches(), moves(), ycsb(), recovery(), inserts(), phases(), repeats(), cut_short()];
     let mut directories = Vec::new();
     for plan in runs {
         let path = directory.join(&plan.record.experiment);
@@ -223,8 +223,56 @@ fn recovery() -> Plan {
     Plan { record, steps, events }
 }
 
+fn inserts() -> Plan {
+    let record = record("iibench", "sustained inserts", "insert", &["insert"], &["ftree", "wiredTiger"]);
+    let steps =
+        vec![(0, step("c1", 1, 90_000.0, |t| 1.4 - t / 100.0)), (1, step("c1", 1, 5000.0, |t| 3.0 / (1.0 + t / 8.0)))];
+    Plan { record, steps, events: Vec::new() }
+}
+
+/// Rates of phases whose operations have nothing to do with each other; the last three are timed.
+const PHASES: [(&str, f64); 8] = [
+    ("load-rand", 1_143_000.0),
+    ("scan-100-idle", 49_000_000.0),
+    ("get-x1", 1_188_000.0),
+    ("overwrite", 90_000.0),
+    ("get-cold-x1", 472_000.0),
+    ("delete-range", 0.8),
+    ("space-back", 0.05),
+    ("reopen-kill", 4.0),
+];
+
+fn phases() -> Plan {
+    let record =
+        record("kv", "the engines alone", "operation", &["operation"], &["ftree", "lmdb", "rocksdb", "wiredTiger"]);
+    let mut steps = Vec::new();
+    for (n, (name, rate)) in PHASES.into_iter().enumerate() {
+        for (system, by) in [(0, 1.0), (1, 0.15), (2, 0.4), (3, 0.6)] {
+            let wave = if n % 2 == 0 { by } else { 1.0 / by };
+            let mut one = step(name, 1, rate * wave, waves);
+            one.settings.insert("phase".to_owned(), json!(name));
+            let seconds = if rate < 10.0 { (1.0 / (rate * wave)).ceil() as u32 } else { 5 };
+            steps.push((system, Step { seconds, ..one }));
+        }
+    }
+    Plan { record, steps, events: Vec::new() }
+}
+
+fn repeats() -> Plan {
+    let kinds = ["transaction", "point_query"];
+    let record = record("sysbench", "three repeats in a random order", "transaction", &kinds, &["ftree", "lmdb"]);
+    let mut steps = Vec::new();
+    for (system, one) in [(0, 500.0), (1, 700.0)] {
+        for (clients, repeat, by) in [(4, 2, 1.0), (1, 1, 0.9), (4, 1, 0.7), (1, 3, 1.2), (4, 3, 1.1), (1, 2, 1.0)] {
+            let name = format!("c{clients}-r{repeat}");
+            steps.push((system, Step { seconds: 20, ..step(&name, clients, one * by * clients as f64, waves) }));
+        }
+    }
+    Plan { record, steps, events: Vec::new() }
+}
+
 fn cut_short() -> Plan {
-    let mut record = record("kv", "interrupted before the first interval ended", "operation", &["get"], &["ftree"]);
+    let mut record = record("load", "interrupted before the first interval ended", "operation", &["get"], &["ftree"]);
     record.ending = Ending::Interrupted;
     record.ended = None;
     Plan { record, steps: Vec::new(), events: Vec::new() }
@@ -317,6 +365,11 @@ fn measured(step: &Step, begin_s: f64, kinds: &[String], unit: &str) -> StepReco
     } else {
         metrics.insert("serve_s", f64::from(step.seconds));
     }
+    if step.settings.contains_key("phase") {
+        let by_time = if step.rate < 10.0 { 1.0 } else { 0.0 };
+        metrics.extend([("seconds", 1.0 / step.rate), ("by_time", by_time)]);
+    }
+    let repeat = step.name.rsplit_once("-r").and_then(|(_, repeat)| repeat.parse().ok()).unwrap_or(1);
     let errors = if step.clients == 112 {
         vec![ErrorCount { code: "11000".to_owned(), count: 3, first: "E11000 duplicate key".to_owned() }]
     } else {
@@ -326,7 +379,7 @@ fn measured(step: &Step, begin_s: f64, kinds: &[String], unit: &str) -> StepReco
         name: step.name.clone(),
         phase: step.phase,
         clients: step.clients,
-        repeat: 1,
+        repeat,
         settings: step.settings.clone(),
         begin_s,
         end_s: begin_s + f64::from(step.seconds),

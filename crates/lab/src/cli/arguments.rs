@@ -136,6 +136,7 @@ fn run() -> Command {
         .arg(option("documents", "N", "query: documents of the data set (1000000)"))
         .arg(list("shape", "TEXT[,TEXT]", "query: only shapes with this in their names"))
         .arg(switch("profile", "query: share of planning, engine and execution in the server's time, by perf"))
+        .arg(option("peer", "E", "kv: engine that the others are compared with in the report (the last one)"))
         .arg(switch("no-echo", "001-point-queries: leave out the bare TCP echo"))
         .arg(switch("drop", "Replace the collections of another run on a running server"))
         .arg(switch("keep", "Keep the data directories of managed servers"))

@@ -37,6 +37,7 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
     parameters.server_arguments = texts(matches, "server-arg");
     parameters.echo &= !matches.get_flag("no-echo");
     parameters.targets = texts(matches, "target");
+    parameters.peer = text(matches, "peer").map(str::to_owned);
     parameters.engines = texts(matches, "engine");
     if parameters.engines.is_empty() && parameters.targets.is_empty() {
         parameters.engines = vec!["ftree".to_owned()];

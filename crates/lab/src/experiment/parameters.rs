@@ -44,6 +44,9 @@ pub struct Parameters {
     pub server_arguments: Vec<String>,
     /// Arguments of `arbor lab kv`.
     pub arguments: Vec<String>,
+    /// The engine that the others are compared with in a report of `kv`.
+    #[serde(default)]
+    pub peer: Option<String>,
 }
 
 /// Steps with settings of their own on the same data: YCSB's A, B, C ...

@@ -9,6 +9,7 @@ use crate::experiment::{Plan, RunLog};
 use crate::report;
 use crate::results::{self, Clock, Ending, LatencyRow, Record, StepRecord};
 use crate::run::Interrupt;
+use crate::target::managed::Flags;
 use crate::{Error, Result};
 
 /// Unit of all phases; what one operation is differs by phase.
@@ -26,8 +27,14 @@ pub(crate) fn run_as_experiment(
         .try_get_matches_from(typed)
         .map_err(|error| Error::Usage(format!("{}: arguments: {error}", plan.experiment.name)))?;
     let record = Record { unit: UNIT.to_owned(), kinds: vec![UNIT.to_owned()], ..RunLog::record_of(plan) };
+    if let Some(peer) = plan.parameters.peer.as_ref().filter(|peer| !chosen.iter().any(|engine| engine.name == *peer)) {
+        return Err(Error::Usage(format!("--peer: {peer:?} is not among the engines of this run")));
+    }
     let mut log = RunLog::with(directory, record, plan, Vec::new())?;
-    chosen.iter().for_each(|engine| log.begin(engine.name));
+    for engine in &chosen {
+        log.begin(engine.name);
+        log.about(plan.known(engine.name, &Flags::default()).into());
+    }
     // Each engine's clock is its own: the phases of all are interleaved.
     let mut clocks: BTreeMap<&str, f64> = BTreeMap::new();
     let outcome =
@@ -65,6 +72,7 @@ fn step(phase: &Phase, statistics: &PhaseStatistics, begin_s: f64) -> StepRecord
         ("du_bytes", statistics.disk_bytes as f64),
         ("documents", statistics.rows as f64),
         ("rss_peak_bytes", statistics.peak_bytes as f64),
+        (report::BY_TIME, if phase.by_time() { 1.0 } else { 0.0 }),
     ];
     let latency = LatencyRow {
         kind: UNIT.to_owned(),

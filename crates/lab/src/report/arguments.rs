@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{draw, draw_index};
+use super::draw::draw_against;
+use super::draw_index;
 use crate::Result;
 
 pub fn command() -> Command {
@@ -24,6 +25,12 @@ pub fn command() -> Command {
                 .value_name("DIR")
                 .help("Directory for the index page (the parent of the first run's directory)"),
         )
+        .arg(
+            Arg::new("peer")
+                .long("peer")
+                .value_name("E")
+                .help("Engine that the others are compared with in a report of kv"),
+        )
         .arg(Arg::new("text").long("text").action(ArgAction::SetTrue).help("Print the text report"))
 }
 
@@ -32,7 +39,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let directories: Vec<PathBuf> =
         matches.get_many::<String>("directory").into_iter().flatten().map(PathBuf::from).collect();
     for directory in &directories {
-        let run = draw(directory)?;
+        let run = draw_against(directory, matches.get_one::<String>("peer").map(String::as_str))?;
         if matches.get_flag("text") {
             println!("{}", super::text(&run));
         }

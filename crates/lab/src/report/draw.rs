@@ -15,7 +15,15 @@ const TABLES: &str = "tables.json";
 
 /// Reads a run's directory and writes report.txt, report.html and the tables as data into it.
 pub fn draw(directory: &Path) -> Result<Run> {
+    draw_against(directory, None)
+}
+
+/// Like [`draw`], but with another peer in a report of `kv`.
+pub(super) fn draw_against(directory: &Path, peer: Option<&str>) -> Result<Run> {
     let mut run = Run::read(directory)?;
+    if let (Some(peer), Some(parameters)) = (peer, run.record.parameters.as_object_mut()) {
+        parameters.insert("peer".to_owned(), peer.into());
+    }
     run.tables = tables(&run);
     let data = serde_json::to_string_pretty(&run.tables).map_err(|error| Error::Io(error.into()))?;
     write(&directory.join(TABLES), &format!("{data}\n"))?;

@@ -4,6 +4,7 @@ use super::ageing;
 use super::chart::{COSTS, SIZES, cost_title, last_sized};
 use super::grid::{self, CLIENTS, Choice, Dimension, Grid, Spread, label, with};
 use super::measured::Measured;
+use super::phases::Phases;
 use super::published::Published;
 use super::repeats::{Repeats, last_steps, place_of};
 use crate::results::{Clock, Form, LatencyRow, Phase, Record, Run, StepRecord, SystemRecord, Table};
@@ -14,6 +15,12 @@ pub(super) fn tables(run: &Run) -> Vec<Table> {
     let record = &run.record;
     let grid = Grid::of(record, Phase::Run);
     let mut tables = Vec::new();
+    if let Some(phases) = Phases::of(record) {
+        tables.extend(phases.tables());
+        tables.extend(costs(&grid, record));
+        tables.extend(sizes(record));
+        return tables;
+    }
     tables.extend(rounds(&grid, record));
     tables.extend(ageing::table(&grid, Published::about(&record.experiment)));
     tables.extend(rates(&grid, record));
@@ -74,31 +81,30 @@ fn spread_or_absent(value: Option<Spread>, show: impl Fn(f64) -> String) -> Stri
     value.map_or_else(absent, |value| value.shown(show))
 }
 
-/// Returns a table per choice with a metric of each system across one dimension.
+/// Returns a table of a metric across one dimension, with a row for each system at each choice of the others: the whole matrix.
 fn across(
     grid: &Grid<'_>,
     dimension: &Dimension,
     title: &str,
     metric: &str,
     show: impl Fn(f64) -> String,
-) -> Vec<Table> {
-    let table = |at: &Choice| {
+) -> Option<Table> {
+    let choices = grid.choices(dimension);
+    let mut table = Table::new(title, &grid::title(&dimension.name), dimension.values.iter().cloned());
+    for at in &choices {
         let held = label(at);
-        let title = if held.is_empty() { title.to_owned() } else { format!("{title} ({held})") };
-        let mut table = Table::new(&title, &grid::title(&dimension.name), dimension.values.iter().cloned());
         for system in grid.systems() {
             let cell = |value: &String| grid.spread(system, &with(at, dimension, value), metric);
             let cells: Vec<Option<Spread>> = dimension.values.iter().map(cell).collect();
             if cells.iter().any(Option::is_some) {
-                table.row(cells.into_iter().map(|cell| spread_or_absent(cell, &show)), system);
+                let name = if held.is_empty() { system.to_owned() } else { format!("{system}, {held}") };
+                table.row(cells.into_iter().map(|cell| spread_or_absent(cell, &show)), &name);
             }
         }
-        table
-    };
-    let tables =
-        grid.choices(dimension).iter().map(table).filter(|table| !table.rows.is_empty()).collect::<Vec<Table>>();
+    }
     let wide = dimension.values.iter().map(|value| value.len() + 2).sum::<usize>() > WIDE;
-    if wide { tables.iter().map(turned).collect() } else { tables }
+    let table = if wide && choices.len() == 1 { turned(&table) } else { table };
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Column names that need more characters than this become rows.
@@ -134,9 +140,9 @@ fn rates(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
     if grid.dimensions().is_empty() {
         return alone(grid, record).into_iter().collect();
     }
-    let dimensions = grid.dimensions().iter().filter(|dimension| dimension.name != super::chart::ROUND);
-    let tables = dimensions.flat_map(|dimension| across(grid, dimension, &title, "per_second", short));
-    tables.map(|table| table.about("rate")).collect()
+    let first = grid.dimensions().iter().find(|dimension| dimension.name != super::chart::ROUND);
+    let table = first.and_then(|dimension| across(grid, dimension, &title, "per_second", short));
+    table.into_iter().map(|table| table.about("rate")).collect()
 }
 
 /// With fewer intervals a tenth of them is not meaningful.
@@ -160,34 +166,51 @@ fn at_the_end(run: &Run, grid: &Grid<'_>) -> Option<Table> {
             table.row([short(first), short(last)], &system.name);
         }
     }
-    (!table.rows.is_empty()).then(|| table.about("rate").form(Form::NameFirst))
+    (!table.rows.is_empty()).then(|| table.about("exit").form(Form::NameFirst))
 }
 
-fn rounds(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
+fn rounds(grid: &Grid<'_>, record: &Record) -> Option<Table> {
     let round = grid.dimensions().iter().find(|dimension| dimension.name == super::chart::ROUND);
     let title = format!("average {} per second of each round", plural(&record.unit));
-    let tables = round.into_iter().flat_map(|round| across(grid, round, &title, "per_second", short));
-    tables.map(|table| table.about("rounds").form(Form::Lines)).collect()
+    let table = round.and_then(|round| across(grid, round, &title, "per_second", short));
+    table.map(|table| table.about("rounds").form(Form::Lines))
 }
 
 /// Returns tables of the costs that are not in the table of disk I/O.
 fn costs(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
     let about = |metric: &str| match metric {
-        "cpu_per_unit" => "cpu",
+        "cpu_per_unit" | "cpu_us_per_unit" => "cpu",
         "context_switches_per_unit" => "switches",
         _ => "cost",
     };
     let of = |(metric, title): &(&str, &str)| {
         let title = cost_title(title, &record.unit.replace('_', " "));
-        let across = |dimension: &Dimension| across(grid, dimension, &title, metric, short);
-        let tables = grid.dimensions().first().map(across).unwrap_or_default();
-        tables.into_iter().map(|table| table.about(about(metric))).collect::<Vec<Table>>()
+        let table = across(grid, grid.dimensions().first()?, &title, metric, short)?;
+        Some(table.about(about(metric)))
     };
     COSTS
         .iter()
         .filter(|(metric, _)| !metric.starts_with("read") && !metric.starts_with("write"))
-        .flat_map(of)
+        .filter_map(of)
         .collect()
+}
+
+/// Returns the places where a system was as fast as the bare echo: there the echo bounds nothing.
+pub(super) fn beyond_echo(record: &Record) -> Vec<String> {
+    let grid = Grid::of(record, Phase::Run);
+    let clients = grid.dimensions().iter().find(|dimension| dimension.name == CLIENTS);
+    let mut places = Vec::new();
+    for value in clients.iter().flat_map(|clients| &clients.values) {
+        let at = Choice::from([(CLIENTS.to_owned(), value.clone())]);
+        let rate = |system: &str| grid.metric(system, &at, "per_second");
+        let Some(echo) = rate(echo::NAME) else { continue };
+        let faster =
+            grid.systems().filter(|system| *system != echo::NAME && rate(system).is_some_and(|rate| rate >= echo));
+        places.extend(faster.map(|system| {
+            format!("{system}, {}: as fast as {} or faster, which is no bound there", label(&at), echo::NAME)
+        }));
+    }
+    places
 }
 
 /// Each system's rate as a part of the bare echo's.

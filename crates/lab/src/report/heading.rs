@@ -136,6 +136,7 @@ fn unfit(environment: &Value, build: &str) -> impl Iterator<Item = String> + use
 /// Returns the caveats for a reader of the tables.
 pub(super) fn remarks(run: &Run) -> Vec<String> {
     let mut remarks = run.record.remarks.clone();
+    remarks.extend(super::founding::beyond_echo(&run.record));
     for system in &run.record.systems {
         remarks.extend(system.failure.iter().map(|failure| format!("{}: ended early: {failure}", system.name)));
         remarks.extend(system.steps.iter().flat_map(|step| of_step(system, step)));

@@ -38,7 +38,8 @@ fn events(run: &Run) -> Option<String> {
 fn lines(run: &Run, selected: impl Fn(&Event) -> bool) -> String {
     let line = |event: &Event| {
         let length = event.end_s.map_or(String::new(), |end| format!(" {:.1} s", end - event.t_s));
-        format!("{:>9.1} {} {}{length}: {}\n", event.t_s, event.system, event.kind.name(), event.text)
+        let place = run.place(event).map_or(String::new(), |place| format!(" ({place})"));
+        format!("{:>9.1} {} {}{length}: {}{place}\n", event.t_s, event.system, event.kind.name(), event.text)
     };
     run.events.iter().filter(|event| selected(event)).map(line).collect()
 }

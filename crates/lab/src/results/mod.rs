@@ -91,6 +91,14 @@ impl Run {
         self.series.iter().filter(move |point| point.is_of(system, step, series))
     }
 
+    /// Returns the step that an event falls into and the seconds since it began, as charts over time count them: `12.3 s in c16`.
+    pub fn place(&self, event: &Event) -> Option<String> {
+        let system = self.record.systems.iter().find(|system| system.name == event.system)?;
+        let is_in = |step: &&StepRecord| step.begin_s <= event.t_s && event.t_s <= step.end_s;
+        let step = system.steps.iter().find(is_in)?;
+        Some(format!("{:.1} s in {}", event.t_s - step.begin_s, step.name))
+    }
+
     /// All intervals of a step's kind in one histogram, in nanoseconds.
     pub fn histogram(
         &self,

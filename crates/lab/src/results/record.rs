@@ -132,7 +132,7 @@ impl Phase {
 /// One phase of one system at one number of clients (and cache size, repeat ...).
 ///
 /// `metrics` are named numbers, missing where they are not known: `per_second` (units; documents of a load), `units`,
-/// `seconds`, `cpu_per_unit` ((us + sy) percent of the host / Q * 10^6), `context_switches_per_unit`, `reads_per_unit`,
+/// `seconds`, `cpu_per_unit` ((us + sy) percent of the host / Q * 10^6), `cpu_us_per_unit`, `context_switches_per_unit`, `reads_per_unit`,
 /// `read_kb_per_unit`, `writes_per_unit`, `write_kb_per_unit` (device), `server_read_kb_per_unit`,
 /// `server_write_kb_per_unit` (the server's process), `server_cpu_us_per_unit`, `client_cpu_us_per_unit`,
 /// `generator_share` (of its processors), `misses`, `errors`, `backlog`, `steady_from_s` (since the step began),

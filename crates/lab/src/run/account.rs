@@ -170,11 +170,14 @@ pub fn add_sizes(metrics: &mut BTreeMap<String, f64>, sizes: Sizes, disk: Option
 fn usage_metrics(usage: &Usage, units: f64) -> BTreeMap<String, f64> {
     let rate = units / usage.seconds.max(1e-9);
     let device = usage.device;
+    let host_s = (usage.user_percent + usage.system_percent) / 100.0 * usage.seconds * processors() as f64;
     let metrics = [
         ("seconds", Some(usage.seconds)),
         ("units", Some(units)),
         ("cpu_percent", Some(usage.user_percent + usage.system_percent)),
         ("cpu_per_unit", Some((usage.user_percent + usage.system_percent) / rate * 1e6)),
+        // the text's number is of the whole host, whatever processors it has; this is not
+        ("cpu_us_per_unit", Some(host_s * 1e6 / units)),
         ("context_switches_per_unit", Some(usage.context_switches / units)),
         ("client_cpu_us_per_unit", Some(usage.client_cpu_s * 1e6 / units)),
         ("server_cpu_us_per_unit", usage.server_cpu_s.map(|cpu| cpu * 1e6 / units)),
@@ -249,6 +252,7 @@ mod tests {
         for (name, expect) in [
             ("per_second", 100.0),
             ("cpu_per_unit", 400_000.0),
+            ("cpu_us_per_unit", 4000.0 * processors() as f64),
             ("context_switches_per_unit", 4.0),
             ("reads_per_unit", 2.0),
             ("read_kb_per_unit", 4.0),

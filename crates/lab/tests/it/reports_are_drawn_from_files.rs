@@ -61,6 +61,10 @@ fn written(record: &Record, fill: impl FnOnce(&mut Writer)) -> Run {
     Run::read(directory.path()).unwrap()
 }
 
+fn has_chart(page: &str, id: &str) -> bool {
+    page.contains(&format!("data-figure=\"{id}\""))
+}
+
 /// Returns the offset of a text, for checks of order.
 fn place(text: &str, part: &str) -> usize {
     text.find(part).unwrap_or_else(|| panic!("{part:?} is not in:\n{text}"))
@@ -90,24 +94,87 @@ fn other_columns_than_published_stay_apart() {
 }
 
 #[test]
-fn two_dimensions_give_a_table_for_each_value_of_the_other() {
+fn a_matrix_is_one_table_and_a_chart_for_each_dimension() {
     let cache = |mb: u64, clients: usize, rate: f64| {
         step(&format!("cache{mb}-c{clients}"), clients, rate, &[("cache_mb", json!(mb))])
     };
-    let steps = vec![cache(64, 1, 11.0), cache(64, 16, 64.0), cache(1024, 1, 12.0), cache(1024, 16, 99.0)];
-    let run = written(&record("x", vec![system("ftree", steps)]), |_| {});
-    let text = text(&run);
-    for table in [
-        "point queries per second (cache 64 MB)\n   1     16  clients\n11.0   64.0  ftree\n",
-        "point queries per second (cache 1024 MB)\n   1     16  clients\n12.0   99.0  ftree\n",
-        "point queries per second (1 client)\n  64   1024  cache, MB\n11.0   12.0  ftree\n",
-        "point queries per second (16 clients)\n  64   1024  cache, MB\n64.0   99.0  ftree\n",
-    ] {
-        place(&text, table);
-    }
+    let steps = |by: f64| {
+        vec![cache(64, 1, 11.0 * by), cache(64, 16, 64.0 * by), cache(1024, 1, 12.0 * by), cache(1024, 16, 99.0 * by)]
+    };
+    let systems = vec![system("ftree", steps(1.0)), system("lmdb", steps(2.0))];
+    let run = written(&record("x", systems), |_| {});
+    let table = "point queries per second\n   1     16  clients\n11.0   64.0  ftree, cache 64 MB\n22.0    128  lmdb, cache 64 MB\n\
+                 12.0   99.0  ftree, cache 1024 MB\n24.0    198  lmdb, cache 1024 MB\n";
+    place(&text(&run), table);
     let page = page(&run);
     assert!(page.contains("figure-ladder-clients") && page.contains("figure-ladder-cache_mb"));
     assert!(page.contains("<option value=\"1\" selected>cache 1024 MB</option>"));
+}
+
+#[test]
+fn phases_of_the_engines_alone_are_compared_with_a_peer() {
+    let phase = |name: &str, rate: f64, seconds: f64, by_time: f64| {
+        let mut step = step(name, 1, rate, &[("phase", json!(name))]);
+        step.metrics.extend([("seconds".to_owned(), seconds), ("by_time".to_owned(), by_time)]);
+        let unit = step.unit.clone();
+        step.latencies.push(LatencyRow { kind: unit, p99: rate / 10.0, ..LatencyRow::default() });
+        step
+    };
+    let systems = vec![
+        system("ftree", vec![phase("get-x1", 300.0, 1.0, 0.0), phase("reopen", 2.0, 0.5, 1.0)]),
+        system("lmdb", vec![phase("get-x1", 200.0, 1.0, 0.0), phase("reopen", 0.5, 2.0, 1.0)]),
+    ];
+    let mut record = record("kv", systems);
+    let run = written(&record, |_| {});
+    let text_of = |run: &Run| text(run);
+    let first = text_of(&run);
+    place(&first, "operations per second, or seconds (s); ratios above 1 are better than lmdb");
+    place(&first, "    300      200        1.50  get-x1\n0.500 s  2.000 s        4.00  reopen\n");
+    place(&first, "p99 of a call in microseconds: a batch, a get, a scan\nftree   lmdb  phase\n   30     20  get-x1\n");
+    assert!(!first.contains("average response time") && !first.contains("latency in microseconds"), "{first}");
+    let page = page(&run);
+    assert!(has_chart(&page, "ratios") && has_chart(&page, "times"));
+    assert!(page.contains("times as good as lmdb") && page.contains("\"start\":1"));
+    record.parameters = json!({ "peer": "ftree" });
+    let other = text_of(&written(&record, |_| {}));
+    place(&other, "    300      200        0.67  get-x1\n0.500 s  2.000 s        0.25  reopen\n");
+}
+
+#[test]
+fn an_echo_that_is_no_bound_is_remarked() {
+    let steps = |rate: f64| vec![step("c1", 1, rate, &[]), step("c2", 2, 100.0, &[])];
+    let systems = vec![system("ftree", steps(60.0)), system("tcp-echo", steps(50.0))];
+    let text = text(&written(&record("x", systems), |_| {}));
+    place(&text, "ftree, 1 client: as fast as tcp-echo or faster, which is no bound there\n");
+}
+
+#[test]
+fn inserts_are_drawn_over_the_rows_with_the_published_exit() {
+    let mut inserts = step("c1", 1, 100.0, &[]);
+    inserts.unit = "insert".to_owned();
+    let mut record = record("iibench", vec![system("ftree", vec![inserts])]);
+    record.unit = "insert".to_owned();
+    let run = written(&record, |writer| {
+        for t in 1..=20 {
+            let point = Point {
+                system: "ftree".to_owned(),
+                step: "c1".to_owned(),
+                clients: 1,
+                phase: Phase::Run,
+                t_s: f64::from(t),
+                series: "ops.insert".to_owned(),
+                value: 2000.0 - f64::from(t) * 50.0,
+            };
+            writer.points(&[point]).unwrap();
+        }
+    });
+    let text = text(&run);
+    place(&text, "ftree                      1925            1025\n");
+    place(&text, "tokumx (published)         -               10609.63\n");
+    let page = page(&run);
+    // the last point: 20 s of 2000 - 50 t
+    assert!(has_chart(&page, "rows") && page.contains("[29500,1000]"));
+    assert!(page.contains("tokumx, exit rate published") && page.contains("[[0,10610],[29500,10610]]"));
 }
 
 /// A step with a mean latency and a p99 that follow from its rate.
@@ -199,7 +266,7 @@ fn a_run_that_has_just_begun_is_drawn() {
         let run = draw(directory.path()).unwrap();
         assert!(text(&run).contains("not ended"));
         let html = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
-        assert!(html.contains("class=\"warning\"") && !html.contains("data-figure=\"throughput\""));
+        assert!(html.contains("class=\"warning\"") && !has_chart(&html, "throughput"));
     }
 }
 
@@ -227,7 +294,7 @@ fn a_failed_system_its_stalls_and_marks_are_said() {
     ] {
         assert!(text.contains(part) && page.contains(part), "{part}");
     }
-    place(&text, "stalls\n      3.0 ftree stall 2.5 s: 30 % of the median\n");
+    place(&text, "stalls\n      3.0 ftree stall 2.5 s: 30 % of the median (3.0 s in c1)\n");
 }
 
 /// Returns the page without the charts library.
@@ -261,7 +328,7 @@ fn a_page_needs_nothing_else_and_trusts_nothing() {
         writer.points(&[point(1.0), point(2.0)]).unwrap();
     });
     let page = without_library(&page(&run));
-    assert!(page.contains("default-src 'none'") && page.contains("data-figure=\"throughput\""));
+    assert!(page.contains("default-src 'none'") && has_chart(&page, "throughput"));
     for part in ["<img", "http://", "https://", "@import", "url(", "<link", "src="] {
         assert!(!page.replace("&lt;img src=x", "").replace("\\u003cimg src=x", "").contains(part), "{part}");
     }

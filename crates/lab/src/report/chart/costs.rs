@@ -4,8 +4,9 @@ use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::report::grid::{Grid, title, with};
 
 /// Metrics and their titles; `{}` is the unit.
-pub(crate) const COSTS: [(&str, &str); 9] = [
+pub(crate) const COSTS: [(&str, &str); 10] = [
     ("cpu_per_unit", "(CPU_utilization / QPS) * 1,000,000"),
+    ("cpu_us_per_unit", "CPU of the whole host per {}, microseconds"),
     ("context_switches_per_unit", "context switch per {}"),
     ("server_cpu_us_per_unit", "CPU of the server's process per {}, microseconds"),
     ("client_cpu_us_per_unit", "CPU of the load generator per {}, microseconds"),

@@ -4,6 +4,7 @@
 mod costs;
 mod ladder;
 mod latency;
+mod over_rows;
 mod over_time;
 mod rounds;
 mod sizes;
@@ -13,6 +14,7 @@ mod timeline;
 pub(super) use costs::{COSTS, cost_title, costs};
 pub(super) use ladder::{ladders, published_ladder};
 pub(super) use latency::{latency_over_time, percentiles};
+pub(super) use over_rows::over_rows;
 pub(super) use over_time::{resources, throughput};
 pub(super) use rounds::{ROUND, published_rounds, rounds};
 pub(super) use sizes::{SIZES, last_sized, sizes};
@@ -44,6 +46,9 @@ pub(super) struct Axis {
     pub name: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
+    /// Bars begin here: at 1 on a logarithmic axis of ratios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<f64>,
     /// A category axis when there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,

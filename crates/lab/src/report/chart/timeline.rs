@@ -28,7 +28,8 @@ pub(crate) fn timeline(run: &Run) -> Option<ChartGroup> {
             let begin = event.t_s - first.begin_s;
             let end = event.end_s.map_or(begin, |end| end - first.begin_s);
             series.points.push(vec![Some(begin), Some(end), Some(row as f64)]);
-            series.texts.push(format!("{}: {}", event.kind.name().replace('_', " "), event.text));
+            let place = run.place(event).map_or(String::new(), |place| format!(" ({place})"));
+            series.texts.push(format!("{}: {}{place}", event.kind.name().replace('_', " "), event.text));
         }
         chart.series.push(series);
     }

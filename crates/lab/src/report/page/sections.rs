@@ -7,6 +7,7 @@ use crate::report::founding::{plural, tables};
 use crate::report::grid::Grid;
 use crate::report::heading::remarks;
 use crate::report::measured::Measured;
+use crate::report::phases::Phases;
 use crate::report::published::Published;
 use crate::results::{Event, EventKind, Phase, Run, Table};
 
@@ -49,6 +50,9 @@ impl Contents<'_> {
 
     fn result(&self, charts: &mut ChartData) -> String {
         let record = &self.measured.run.record;
+        if let Some(phases) = Phases::of(record) {
+            return placed(charts, phases.charts()) + &self.tables_about(&["rate"]);
+        }
         let (grid, unit) = (Grid::of(record, Phase::Run), plural(&record.unit));
         let rounds = chart::rounds(&grid, &unit);
         let their_rounds = self.published.and_then(|text| chart::published_rounds(text.table("rounds")?));
@@ -58,7 +62,8 @@ impl Contents<'_> {
         let their_ladder = self.published.and_then(|text| chart::published_ladder(text.table("rate")?));
         html.push_str(&side_by_side(charts, ladders.next(), their_ladder));
         html.push_str(&placed(charts, ladders));
-        html.push_str(&self.tables_about(&["rate"]));
+        html.push_str(&placed(charts, chart::over_rows(self.measured, self.published)));
+        html.push_str(&self.tables_about(&["rate", "exit", "moves"]));
         html
     }
 
@@ -158,11 +163,13 @@ fn side_by_side(charts: &mut ChartData, ours: Option<ChartGroup>, theirs: Option
 }
 
 fn events(run: &Run, title: &str, selected: impl Fn(&Event) -> bool) -> Option<String> {
-    let columns = ["seconds", "length, s", "kind", "what"].map(str::to_owned);
+    let columns = ["seconds of the run", "in its step", "length, s", "kind", "what"].map(str::to_owned);
     let mut events = Table::new(title, "system", columns);
     for event in run.events.iter().filter(|event| selected(event)) {
         let length = event.end_s.map_or(String::new(), |end| format!("{:.1}", end - event.t_s));
-        let cells = [format!("{:.1}", event.t_s), length, event.kind.name().replace('_', " "), event.text.clone()];
+        let place = run.place(event).unwrap_or_default();
+        let cells =
+            [format!("{:.1}", event.t_s), place, length, event.kind.name().replace('_', " "), event.text.clone()];
         events.row(cells, &event.system);
     }
     (!events.rows.is_empty()).then(|| format!("<div class=\"texts\">{}</div>\n", table(&events)))
