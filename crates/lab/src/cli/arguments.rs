@@ -24,7 +24,8 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("compare")
                 .about("Compare runs step by step: same, better, worse, or too few data for a verdict")
-                .arg(directories("Directories of runs; the first is what the others are compared with")),
+                .arg(directories("Directories of runs; the first is what the others are compared with"))
+                .arg(option("page", "FILE", "Write the comparison as a page with charts, too")),
         )
         .subcommand(replay())
         .subcommand(echo())
@@ -118,6 +119,14 @@ fn run() -> Command {
         .arg(
             option("mode", "compat|fixed", "As the original did, or as its author intended (the experiment's own)")
                 .value_parser(["compat", "fixed"]),
+        )
+        .arg(
+            option(
+                "settings",
+                "ours|text",
+                "Settings of servers: our own, or the founding text's where it has some (ours)",
+            )
+            .value_parser(["ours", "text"]),
         )
         .arg(option("set", "NAME=VALUE", "A setting of the workload; may be repeated").action(ArgAction::Append))
         .arg(option("tables", "N", "--set tables=N"))

@@ -52,6 +52,10 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
         Some(("compare", matches)) => {
             let runs = directories(matches).iter().map(|directory| Run::read(directory)).collect::<Result<Vec<_>>>()?;
             print!("{}", compare::compare(&runs)?);
+            if let Some(file) = text(matches, "page") {
+                std::fs::write(file, compare::page(&runs)).map_err(Error::file(file))?;
+                println!("{file}");
+            }
             Ok(Ending::Complete)
         }
         Some(("replset", matches)) => replset::arguments::run(matches, engines),

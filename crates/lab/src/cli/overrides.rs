@@ -37,6 +37,7 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
     parameters.server_arguments = texts(matches, "server-arg");
     parameters.echo &= !matches.get_flag("no-echo");
     parameters.targets = texts(matches, "target");
+    parameters.text_settings = text(matches, "settings") == Some("text");
     parameters.peer = text(matches, "peer").map(str::to_owned);
     parameters.engines = texts(matches, "engine");
     if parameters.engines.is_empty() && parameters.targets.is_empty() {
@@ -333,6 +334,26 @@ mod tests {
         assert_eq!(names("records=1000"), "A B C F D E");
         let refused = planned(&["004-ycsb", "--set", "workload=z"]).unwrap_err().to_string();
         assert!(refused.contains("workload"), "{refused}");
+    }
+
+    #[test]
+    fn settings_of_the_texts() {
+        let flags = |arguments: &[&str]| {
+            let plan = planned(arguments).unwrap();
+            let flags = plan.stations("ftree").swap_remove(0).flags;
+            (plan.known("ftree", &flags), flags)
+        };
+        let (known, of_text) = flags(&["004-ycsb", "--settings", "text"]);
+        assert!(of_text.oplog && of_text.arguments.join(" ").contains("--ftreeFanout 128"), "{of_text:?}");
+        assert_eq!(known.get("compression"), Some(&"lz4".into()));
+        assert!(
+            known["text_settings"].as_str().is_some_and(|text| text.ends_with(", one member of a set")),
+            "{known:?}"
+        );
+        let (known, ours) = flags(&["004-ycsb"]);
+        assert!(!ours.oplog && ours.arguments.is_empty() && !known.contains_key("text_settings"));
+        let refused = planned(&["sysbench", "--settings", "text"]).unwrap_err().to_string();
+        assert_eq!(refused, "--settings text: no founding text has settings for sysbench");
     }
 
     #[test]

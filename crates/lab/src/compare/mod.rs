@@ -12,11 +12,13 @@
 //! | same | the whole interval is within a difference of [`SAME`] |
 //! | too few data | anything else: the interval is too wide to say either |
 
+mod page;
 mod samples;
 mod statistics;
 
 use std::fmt::Write;
 
+pub use page::page;
 use samples::{Direction, samples};
 use statistics::{Difference, difference};
 
@@ -101,7 +103,9 @@ pub fn compare(runs: &[Run]) -> Result<String> {
     let mut text = String::new();
     for other in others {
         let _ = writeln!(text, "{} against {}", other.directory.display(), base.directory.display());
-        differences_of_plans(base, other, &mut text);
+        for note in notes(base, other) {
+            let _ = writeln!(text, "  NOTE: {note}");
+        }
         let compared = compare_two(base, other);
         if compared.is_empty() {
             let _ = writeln!(text, "they have no step in common");
@@ -137,9 +141,10 @@ fn line_of(line: &Compared) -> String {
     format!("  {place:44} {:>12.1} {:>12.1} {numbers:40} {}", line.base, line.other, line.verdict.name())
 }
 
-/// Appends a note for each difference between the plans; runs of different plans can be compared, but the reader must know.
-fn differences_of_plans(base: &Run, other: &Run, text: &mut String) {
+/// Returns a note for each difference between the plans; runs of different plans can be compared, but the reader must know.
+fn notes(base: &Run, other: &Run) -> Vec<String> {
     let (a, b) = (&base.record, &other.record);
+    let mut notes = Vec::new();
     for (what, a, b) in [
         ("experiment", &a.experiment, &b.experiment),
         ("scale", &a.scale, &b.scale),
@@ -148,7 +153,7 @@ fn differences_of_plans(base: &Run, other: &Run, text: &mut String) {
         ("version", &a.arbor_version, &b.arbor_version),
     ] {
         if a != b {
-            let _ = writeln!(text, "  NOTE: {what} differs: {a} and {b}");
+            notes.push(format!("{what} differs: {a} and {b}"));
         }
     }
     for name in ["settings", "warm_s", "seconds", "interval_s", "seed"] {
@@ -156,16 +161,17 @@ fn differences_of_plans(base: &Run, other: &Run, text: &mut String) {
         if let (Some(a), Some(b)) = (a, b)
             && a != b
         {
-            let _ = writeln!(text, "  NOTE: {name} differs: {a} and {b}");
+            notes.push(format!("{name} differs: {a} and {b}"));
         }
     }
     for name in ["processor", "processors", "kernel", "filesystem"] {
         let (a, b) = (base.environment.get(name), other.environment.get(name));
         if a != b {
             let show = |value: Option<&serde_json::Value>| value.map_or("unknown".to_owned(), ToString::to_string);
-            let _ = writeln!(text, "  NOTE: another machine: {name} {} and {}", show(a), show(b));
+            notes.push(format!("another machine: {name} {} and {}", show(a), show(b)));
         }
     }
+    notes
 }
 
 #[cfg(test)]

@@ -71,6 +71,15 @@ pub fn describe(experiment: &Experiment, setup: &Setup) -> String {
             text += &format!("\n{title}\n{}\n", indented(paragraph));
         }
     }
+    if let Some(settings) = &experiment.text_settings {
+        text += "\nWith --settings text\n";
+        if settings.oplog {
+            text += "  each server is the one member of a set\n";
+        }
+        for (engine, flags) in &settings.flags {
+            text += &format!("  {engine}: {}\n", flags.join(" "));
+        }
+    }
     text += "\nScales (for one engine)\n";
     for scale in [Scale::Small, Scale::Full] {
         text += &format!("  {:6} {}\n", scale.name(), of_scale(experiment, scale, setup));

@@ -39,10 +39,21 @@ pub struct Experiment {
     pub sharded: bool,
     /// Flags of Arbor by engine.
     pub flags: BTreeMap<String, Vec<String>>,
+    /// Settings of the founding text, for `--settings text`.
+    pub text_settings: Option<TextSettings>,
     small: Size,
     full: Size,
     /// The file.
     pub text: String,
+}
+
+/// Settings of servers as a founding text has them, as far as engines here have them too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextSettings {
+    /// Flags of Arbor by engine.
+    pub flags: BTreeMap<String, Vec<String>>,
+    /// Writes have a history: the server is the one member of a set.
+    pub oplog: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +107,7 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         "recovery",
         "sharded",
         "flags",
+        "text_settings",
         "small",
         "full",
     ])?;
@@ -122,6 +134,7 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         recovery: top.flag("recovery")?,
         sharded: top.flag("sharded")?,
         flags: flags(&top)?,
+        text_settings: text_settings(&top)?,
         small: size("small")?,
         full: size("full")?,
         workload,
@@ -132,6 +145,12 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
 fn flags(top: &Section<'_>) -> Result<BTreeMap<String, Vec<String>>> {
     let Some(flags) = top.section("flags")? else { return Ok(BTreeMap::new()) };
     flags.entries()?.into_iter().map(|(engine, _)| Ok((engine.clone(), flags.texts(&engine)?))).collect()
+}
+
+fn text_settings(top: &Section<'_>) -> Result<Option<TextSettings>> {
+    let Some(section) = top.section("text_settings")? else { return Ok(None) };
+    section.only(&["flags", "oplog"])?;
+    Ok(Some(TextSettings { flags: flags(&section)?, oplog: section.flag("oplog")? }))
 }
 
 fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Size> {
@@ -257,6 +276,7 @@ mod tests {
             ("full: {}", "full: 1", "x.yaml:8: expected a mapping"),
             ("full: {}", "full: {phases: [{name: a, settings: {frob: 1}}]}", "unknown field `frob`"),
             ("full: {}", "full: {script: [{at: 1, kind: frob}]}", "x.yaml:8: kind: expected checkpoint, move_chunk"),
+            ("name: a", "name: a\ntext_settings: {colour: 1}", "x.yaml:2: unknown key \"colour\""),
             ("name: a", "name: [a", "x.yaml:"),
             ("name: a", "- a", "x.yaml:"),
         ] {

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 pub use catalog::{built_in, describe, find, list};
 pub use conduct::{carry_out, echo_only};
-pub use definition::{Experiment, KV, Scale, Size, read};
+pub use definition::{Experiment, KV, Scale, Size, TextSettings, read};
 pub use environment::environment;
 pub use estimate::Estimate;
 pub(crate) use estimate::check_room;

@@ -42,6 +42,9 @@ pub struct Parameters {
     /// Measure the bare TCP echo as well.
     pub echo: bool,
     pub server_arguments: Vec<String>,
+    /// Servers have the founding text's settings.
+    #[serde(default)]
+    pub text_settings: bool,
     /// Arguments of `arbor lab kv`.
     pub arguments: Vec<String>,
     /// The engine that the others are compared with in a report of `kv`.

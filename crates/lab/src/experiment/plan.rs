@@ -81,6 +81,10 @@ impl Plan {
 
     /// Checks the settings of the plan before servers are started.
     pub fn check(&self) -> Result<()> {
+        if self.parameters.text_settings && self.experiment.text_settings.is_none() {
+            let name = &self.experiment.name;
+            return Err(Error::Usage(format!("--settings text: no founding text has settings for {name}")));
+        }
         if self.experiment.workload == KV {
             return Ok(());
         }
@@ -115,13 +119,23 @@ impl Plan {
     /// The stations of a managed server, in order: each cache size at each time between checkpoints.
     pub fn stations(&self, engine: &str) -> Vec<Station> {
         let parameters = &self.parameters;
-        let own = self.experiment.flags.get(engine).cloned().unwrap_or_default();
+        let mut own = self.experiment.flags.get(engine).cloned().unwrap_or_default();
+        let of_text = self.experiment.text_settings.as_ref().filter(|_| parameters.text_settings);
+        own.extend(of_text.and_then(|settings| settings.flags.get(engine)).into_iter().flatten().cloned());
+        let oplog = of_text.is_some_and(|settings| settings.oplog);
         let mut stations = Vec::new();
         for cache_mb in choices(&parameters.cache_mb) {
             for syncdelay_s in choices(&parameters.syncdelay) {
                 let memory_mb = cache_mb.zip(parameters.memory).map(|(cache, times)| (cache as f64 * times) as u64);
                 let mut station = Station {
-                    flags: Flags { cache_mb, syncdelay_s, memory_mb, arguments: own.clone(), cluster: self.cluster() },
+                    flags: Flags {
+                        cache_mb,
+                        syncdelay_s,
+                        memory_mb,
+                        arguments: own.clone(),
+                        oplog,
+                        cluster: self.cluster(),
+                    },
                     words: Vec::new(),
                     settings: BTreeMap::new(),
                 };
@@ -146,7 +160,11 @@ impl Plan {
         let arguments: Vec<String> = flags.arguments.iter().chain(&self.setup.arguments).cloned().collect();
         let usual =
             facts.map(|facts| facts.compression.clone()).or_else(|| MariaDb::of(engine).map(MariaDb::compression));
+        let set = if flags.oplog { "one member of a set" } else { "" };
+        let of_text = [flags.arguments.join(" ").as_str(), set].map(str::to_owned).into_iter();
+        let of_text = of_text.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");
         let all = [
+            ("text_settings", self.parameters.text_settings.then_some(of_text)),
             ("asked_for", self.parameters.asked_for.get(engine).cloned()),
             ("library", facts.and_then(|facts| facts.library.clone())),
             ("cluster", flags.cluster.map(|cluster| format!("{} shards", cluster.shards))),

@@ -6,14 +6,17 @@ use std::time::{Duration, Instant};
 use arbor_bson::DocBuf;
 use arbor_client::Client;
 use clap::ArgMatches;
+use serde_json::Value;
 
 use super::dataset::{self, DATABASE};
 use super::measure::{Pace, measure};
+use super::page;
 use super::shape::Shape;
 use super::table::{self, Measured};
 use crate::cli::{number, out, setup, text, texts};
-use crate::experiment::check_room;
+use crate::experiment::{check_room, environment};
 use crate::kv::KvEngine;
+use crate::report::heading_of;
 use crate::results::Ending;
 use crate::run::Interrupt;
 use crate::target::Target;
@@ -70,6 +73,8 @@ pub(crate) fn run(matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Ending>
     targets.iter().try_for_each(|target| crate::target::check(target))?;
     let directory = out(matches, "query")?;
     let mut setup = setup(matches)?;
+    let environment = environment(&setup.root);
+    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     setup.arguments = texts(matches, "server-arg");
     setup.keep = matches.get_flag("keep");
     let managed = engines.iter().map(|engine| run.managed(engine, &setup));
@@ -89,7 +94,7 @@ pub(crate) fn run(matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Ending>
         }
     }
     if !all.is_empty() {
-        write(&directory, &all)?;
+        write(&directory, &all, &environment, &started)?;
     }
     let well = |measured: &Measured| measured.shapes.iter().all(|(_, one)| one.failure.is_none() && !one.scans);
     Ok(match run.interrupt.is_set() {
@@ -161,12 +166,15 @@ impl Run {
     }
 }
 
-fn write(directory: &Path, all: &[Measured]) -> Result<()> {
+fn write(directory: &Path, all: &[Measured], environment: &Value, started: &str) -> Result<()> {
+    std::fs::create_dir_all(directory).map_err(Error::file(directory))?;
     let tables: Vec<String> = all.iter().map(table::text).collect();
+    let (facts, warnings) = heading_of(environment, started);
     for (name, text) in [
         ("tables.txt", tables.join("\n")),
         ("shapes.csv", table::csv(all)),
         ("run.json", format!("{:#}\n", table::manifest(all))),
+        ("report.html", page::page(all, facts, warnings)),
     ] {
         let path = directory.join(name);
         std::fs::write(&path, text).map_err(Error::file(&path))?;

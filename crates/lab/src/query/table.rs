@@ -15,7 +15,7 @@ pub(super) struct Measured {
     pub shapes: Vec<(Shape, ShapeStatistics)>,
 }
 
-pub(super) fn text(measured: &Measured) -> String {
+pub(super) fn table(measured: &Measured) -> Table {
     let columns = ["ms", "cpu ms", "k docs/s", "runs", "plan%", "engine%", "exec%", "other%"].map(str::to_owned);
     let title = format!("{}: query shapes over {} documents", measured.system, measured.documents);
     let mut table = Table::new(&title, "shape, leaves of its plan", columns);
@@ -38,8 +38,12 @@ pub(super) fn text(measured: &Measured) -> String {
         let mark = if statistics.scans { "  SCANS WHAT AN INDEX ANSWERS" } else { "" };
         table.row(head.into_iter().chain(shares), &format!("{}: {}{mark}", shape.name, shown(&statistics.plan)));
     }
+    table
+}
+
+pub(super) fn text(measured: &Measured) -> String {
     let notes: String = measured.notes.iter().map(|note| format!("{note}\n")).collect();
-    format!("{table}{notes}")
+    format!("{}{notes}", table(measured))
 }
 
 /// Plans may have many leaves.

@@ -6,14 +6,14 @@ use clap::{ArgMatches, Command};
 
 use super::delivery::{self, Delivery};
 use super::load::{self, Load, LoadStatistics};
-use super::member;
 use super::work::{Acknowledged, Work};
 use crate::cli::{list, number, option, servers, setup, text, texts};
 use crate::kv::KvEngine;
 use crate::report::Table;
 use crate::results::Ending;
 use crate::run::Interrupt;
-use crate::target::managed::Setup;
+use crate::target::Driver;
+use crate::target::managed::{Flags, Managed, Setup};
 use crate::{Error, Result};
 
 const SECONDS: f64 = 5.0;
@@ -98,7 +98,7 @@ pub(crate) fn run(matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Ending>
 
 impl Run {
     fn transactions(&self, engine: &str) -> Result<()> {
-        let managed = member::set(engine, &self.setup)?;
+        let managed = set(engine, &self.setup)?;
         let mut first = 1;
         for acknowledged in [Acknowledged::Applied, Acknowledged::Durable] {
             let columns = ["clients", "per s", "docs/s", "p50 us", "p99 us", "max us", "cpu us"].map(str::to_owned);
@@ -126,7 +126,7 @@ impl Run {
         let columns = ["clients", "alone/s", "set/s", "set/alone", "cpu us alone", "cpu us set"].map(str::to_owned);
         let title = format!("{engine}: inserts and updates without and with a history, medians of {}", self.repeats);
         let mut table = Table::new(&title, "work", columns);
-        let (alone, set) = (member::alone(engine, &self.setup)?, member::set(engine, &self.setup)?);
+        let (alone, set) = (Managed::arbor(engine, &self.setup)?, set(engine, &self.setup)?);
         let mut first = 1;
         for clients in &self.clients {
             for work in LOGGED {
@@ -163,7 +163,7 @@ impl Run {
     }
 
     fn delivery(&self, engine: &str) -> Result<()> {
-        let managed = member::set(engine, &self.setup)?;
+        let managed = set(engine, &self.setup)?;
         eprintln!("{engine}: events");
         let Delivery { seconds, events, from_due, from_sent } =
             delivery::run(managed.mongodb(), self.rate, self.time * 2)?;
@@ -177,6 +177,11 @@ impl Run {
         println!("{table}");
         Ok(())
     }
+}
+
+/// Starts a server that is the one member of a set.
+fn set(engine: &str, setup: &Setup) -> Result<Managed> {
+    Managed::start(engine, Driver::Lean, setup, &Flags { oplog: true, ..Flags::default() })
 }
 
 fn cells(clients: u32, work: Work, statistics: &LoadStatistics) -> [String; 7] {

@@ -3,7 +3,6 @@
 //! | file | holds |
 //! |---|---|
 //! | `arguments.rs` | the command line, and the order of what is measured |
-//! | `member.rs` | a managed server, alone or as a set |
 //! | `load.rs` | clients that repeat one piece of work as fast as they can |
 //! | `work.rs` | plain writes and transactions |
 //! | `delivery.rs` | from a write to its event in a change stream |
@@ -11,5 +10,4 @@
 pub(crate) mod arguments;
 mod delivery;
 mod load;
-mod member;
 mod work;

@@ -97,7 +97,7 @@ impl<'a> Grid<'a> {
 
 /// A value that was measured several times.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
+pub(crate) struct Spread {
     pub lowest: f64,
     pub median: f64,
     pub highest: f64,
@@ -105,7 +105,7 @@ pub(super) struct Spread {
 
 impl Spread {
     /// The median of an even number of values is the mean of the middle two. None without values.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (lowest, highest) = (*values.first()?, *values.last()?);
@@ -117,12 +117,12 @@ impl Spread {
     }
 
     /// Half the distance between the lowest and the highest value; 0 of one.
-    pub(super) fn half(self) -> f64 {
+    pub(crate) fn half(self) -> f64 {
         (self.highest - self.lowest) / 2.0
     }
 
     /// Returns `12.3`, or `12.3 \u{b1}0.4` where the values differ in what is shown.
-    pub(super) fn shown(self, show: impl Fn(f64) -> String) -> String {
+    pub(crate) fn shown(self, show: impl Fn(f64) -> String) -> String {
         let (median, half) = (show(self.median), show(self.half()));
         match half.parse::<f64>() {
             Ok(0.0) => median,

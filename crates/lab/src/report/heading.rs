@@ -20,6 +20,7 @@ impl Heading {
             ("ending", ending(record.ending).to_owned()),
             ("systems", systems),
             ("scale", format!("{}, mode {}, seed {}", record.scale, record.mode, record.seed)),
+            ("settings", settings(&record.systems)),
             ("load", record.schedule.clone()),
             ("clients", record.client_placement.clone()),
             ("driver", drivers(&record.systems)),
@@ -43,6 +44,13 @@ fn asked_name(system: &SystemRecord) -> String {
         Some(asked) => format!("{} (asked for as {asked})", system.name),
         None => system.name.clone(),
     }
+}
+
+/// Returns the settings of the founding text that systems ran with; empty: with our own.
+fn settings(systems: &[SystemRecord]) -> String {
+    let of = |system: &SystemRecord| Some(format!("{} {}", system.name, fact(system, "text_settings")?));
+    let all: Vec<String> = systems.iter().filter_map(of).collect();
+    if all.is_empty() { String::new() } else { format!("the founding text's: {}", all.join("; ")) }
 }
 
 /// Returns what each system is made of beyond this build of Arbor: the library of its engine, or the version of another server.
@@ -120,6 +128,13 @@ fn others(run: &Run) -> Option<String> {
         let at = format!("{}, {}", system.name, super::grid::label_of_step(step));
         format!("the machine was busy: other programs used up to {:.0} % of its processors ({at})", share * 100.0)
     })
+}
+
+/// Returns the facts and warnings at the top of a page that is not of a run of steps.
+pub(crate) fn heading_of(environment: &Value, started: &str) -> (Vec<(&'static str, String)>, Vec<String>) {
+    let build = crate::build();
+    let facts = vec![("started", started.to_owned()), ("machine", machine(environment)), ("arbor", build.to_owned())];
+    (facts, unfit(environment, build).collect())
 }
 
 /// Returns why the numbers of this machine and build are not to be published.

@@ -18,11 +18,14 @@ mod repeats;
 mod table;
 mod text;
 
+pub(crate) use chart::{Axis, Chart, ChartGroup, Series, Shape};
 pub use diagnostics::draw_diagnostics;
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
+pub(crate) use grid::Spread;
 pub use heading::ending;
+pub(crate) use heading::heading_of;
 pub use page::{Entry, index, page};
-pub(crate) use page::{Shell, escaped, shell};
+pub(crate) use page::{Part, Sheet, Shell, escaped, shell};
 pub(crate) use phases::BY_TIME;
 pub use progress::Progress;
 pub use published::Published;

@@ -13,6 +13,7 @@ use super::mongodb::MongoDb;
 use super::mysql::MariaDb;
 use super::ports::{free_port, free_ports};
 use super::process::{Process, UseOfFiles, is_abandoned};
+use super::replica_set;
 use super::{Driver, Target, driven};
 use crate::observe::memory_bytes;
 use crate::{Error, Result};
@@ -48,6 +49,8 @@ pub struct Flags {
     pub memory_mb: Option<u64>,
     /// Arguments of the experiment for this engine.
     pub arguments: Vec<String>,
+    /// The server is the one member of a set, so that writes have a history.
+    pub oplog: bool,
     /// A sharded cluster in place of one server; the flags are those of each of its servers.
     pub cluster: Option<Shards>,
 }
@@ -241,6 +244,9 @@ impl Managed {
                 && self.target.connect().is_ok_and(|mut session| shards == 0 || session.shards() == shards)
         };
         process.wait_until(timeout, answers)?;
+        if flags.oplog && matches!(self.software, Software::Arbor(_)) {
+            replica_set::lead(&self.mongodb)?;
+        }
         let took = begun.elapsed();
         if let (Software::Arbor(engine), Some(_)) = (&self.software, flags.cache_mb)
             && cache_flag(engine).is_none()
@@ -266,6 +272,9 @@ impl Managed {
         command.args(["--bind_ip", "127.0.0.1", "--storageEngine", engine]);
         if let (Some(flag), Some(cache_mb)) = (cache_flag(engine), flags.cache_mb) {
             command.args([flag, &format!("{}", cache_mb as f64 / 1024.0)]);
+        }
+        if flags.oplog {
+            command.args(replica_set::ARGUMENTS);
         }
         if let Some(seconds) = flags.syncdelay_s {
             command.args(["--syncdelay", &seconds.to_string()]);

@@ -11,6 +11,7 @@ pub mod mysql;
 mod official;
 pub(crate) mod ports;
 pub(crate) mod process;
+pub(crate) mod replica_set;
 mod template;
 
 use std::path::Path;

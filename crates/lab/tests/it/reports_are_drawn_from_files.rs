@@ -141,6 +141,20 @@ fn phases_of_the_engines_alone_are_compared_with_a_peer() {
 }
 
 #[test]
+fn a_comparison_has_a_page() {
+    let run = |by: f64| {
+        let steps = (1..=5).map(|number| StepRecord { clients: 4, ..repeat(number, 4, by + f64::from(number)) });
+        written(&record("<x>", vec![system("ftree", steps.collect())]), |_| {})
+    };
+    let page = without_library(&arbor_lab::compare::page(&[run(100.0), run(200.0)]));
+    assert!(has_chart(&page, "differences-0") && page.contains("[0,97.087,") && !page.contains("<x>"));
+    let row = "<td>c4</td><td>point_query/s</td><td>103.0</td><td>203.0</td><td>+97.1</td>";
+    assert!(page.contains(row) && page.contains("<td>better</td>") && page.contains("<td>worse</td>"), "{page}");
+    let nothing = written(&record("x", Vec::new()), |_| {});
+    assert!(arbor_lab::compare::page(&[run(1.0), nothing]).contains("They have no step in common."));
+}
+
+#[test]
 fn an_echo_that_is_no_bound_is_remarked() {
     let steps = |rate: f64| vec![step("c1", 1, rate, &[]), step("c2", 2, 100.0, &[])];
     let systems = vec![system("ftree", steps(60.0)), system("tcp-echo", steps(50.0))];

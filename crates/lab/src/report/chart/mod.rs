@@ -28,7 +28,7 @@ use super::grid::Spread;
 /// Form of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Lines,
     Bars,
     /// A dot per interval and a line through the medians.
@@ -42,7 +42,7 @@ pub(super) enum Shape {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     pub name: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
@@ -58,7 +58,7 @@ pub(super) struct Axis {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Series {
+pub(crate) struct Series {
     pub name: String,
     /// Decides the colour: one system has one colour on a page.
     pub system: String,
@@ -76,7 +76,7 @@ pub(super) struct Series {
 
 /// An event over a chart of time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     pub begin: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<f64>,
@@ -86,7 +86,7 @@ pub(super) struct Mark {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Chart {
+pub(crate) struct Chart {
     pub shape: Shape,
     /// Label of the choice in a group of several charts: `16 clients`.
     pub label: String,
@@ -98,18 +98,18 @@ pub(super) struct Chart {
 }
 
 impl Chart {
-    pub(super) fn new(shape: Shape, label: impl Into<String>, x: Axis, y: Axis) -> Chart {
+    pub(crate) fn new(shape: Shape, label: impl Into<String>, x: Axis, y: Axis) -> Chart {
         Chart { shape, label: label.into(), x, y, series: Vec::new(), marks: Vec::new() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }
 }
 
 /// A place on the page for one chart, or for one of several that the reader chooses.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ChartGroup {
+pub(crate) struct ChartGroup {
     /// Unique on the page.
     pub id: String,
     pub title: String,
@@ -125,7 +125,7 @@ pub(super) struct ChartGroup {
 
 impl ChartGroup {
     /// `None` when nothing would be drawn.
-    pub(super) fn of(
+    pub(crate) fn of(
         id: &str,
         title: &str,
         caption: &str,
@@ -147,32 +147,32 @@ impl ChartGroup {
 }
 
 impl ChartGroup {
-    pub(super) fn first_chosen(self) -> ChartGroup {
+    pub(crate) fn first_chosen(self) -> ChartGroup {
         ChartGroup { first_chosen: true, ..self }
     }
 }
 
 impl Axis {
-    pub(super) fn of(name: &str) -> Axis {
+    pub(crate) fn of(name: &str) -> Axis {
         Axis { name: name.to_owned(), ..Axis::default() }
     }
 
-    pub(super) fn log(name: &str) -> Axis {
+    pub(crate) fn log(name: &str) -> Axis {
         Axis { name: name.to_owned(), log: true, ..Axis::default() }
     }
 
-    pub(super) fn categories(name: &str, categories: &[String]) -> Axis {
+    pub(crate) fn categories(name: &str, categories: &[String]) -> Axis {
         Axis { name: name.to_owned(), categories: categories.to_vec(), ..Axis::default() }
     }
 }
 
 impl Series {
-    pub(super) fn of(system: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+    pub(crate) fn of(system: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
         let points = points.into_iter().map(|(x, y)| vec![Some(x), Some(y)]).collect();
         Series { name: system.to_owned(), system: system.to_owned(), points, ..Series::default() }
     }
 
-    pub(super) fn with_whiskers(system: &str, points: impl IntoIterator<Item = (f64, Spread)>) -> Series {
+    pub(crate) fn with_whiskers(system: &str, points: impl IntoIterator<Item = (f64, Spread)>) -> Series {
         let point = |(x, Spread { lowest, median, highest })| match lowest < highest {
             true => vec![Some(x), Some(median), Some(lowest), Some(highest)],
             false => vec![Some(x), Some(median)],
@@ -181,7 +181,7 @@ impl Series {
         Series { name: system.to_owned(), system: system.to_owned(), points, ..Series::default() }
     }
 
-    pub(super) fn named(self, name: String) -> Series {
+    pub(crate) fn named(self, name: String) -> Series {
         Series { name, ..self }
     }
 }

@@ -6,11 +6,13 @@ mod diagnostics;
 mod html;
 mod index;
 mod sections;
+mod sheet;
 mod shell;
 
 pub(crate) use diagnostics::diagnostics;
 pub(crate) use html::escaped;
 pub use index::{Entry, index};
+pub(crate) use sheet::{Part, Sheet};
 pub(crate) use shell::{Shell, shell};
 
 use super::heading::Heading;
