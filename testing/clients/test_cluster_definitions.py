@@ -172,6 +172,123 @@ def count_when_whole(routed, name):
             time.sleep(0.5)
 
 
+def on_shards(cluster, db, name):
+    """The indexes and the pre-image switch of a collection, on each shard that has it."""
+    found = []
+    for shard in cluster.shards:
+        with shard.client() as client:
+            for listed in client[db].list_collections(filter={"name": name}):
+                images = listed["options"].get("changeStreamPreAndPostImages", {}).get("enabled", False)
+                found.append((frozenset(client[db][name].index_information()), images))
+    return found
+
+
+def test_an_index_that_one_shard_refuses_is_on_none(cluster, routed):
+    _, collection = sharded(routed, "refused")
+    collection.insert_one({"_id": "twice", "a": 150, "b": 0})
+    with pytest.raises(OperationFailure) as caught:
+        collection.create_indexes([pymongo.IndexModel("c"), pymongo.IndexModel("a", unique=True, name="unique")])
+    assert caught.value.code == 11000
+    assert len(set(on_shards(cluster, "de", "refused"))) == 1 and "c_1" not in collection.index_information()
+    # converting one as well: first the documents of all shards are looked through
+    collection.create_index([("a", 1), ("b", 1)], name="two")
+    collection.insert_one({"_id": "again", "a": 250, "b": 5})
+    collection.insert_one({"_id": "again2", "a": 250, "b": 5})
+    routed.de.command("collMod", "refused", index={"name": "two", "prepareUnique": True})
+    assert code_of(lambda: routed.de.command("collMod", "refused", index={"name": "two", "unique": True})) == 359
+    assert not any(index.get("unique") for index in collection.index_information().values())
+    # a shard without chunks has an empty part, which follows
+    routed.admin.command("moveChunk", "de.refused", find={"a": 150}, to="s2")
+    routed.admin.command("moveChunk", "de.refused", find={"a": 150}, to="s1")
+    collection.create_index("c")
+    assert len(on_shards(cluster, "de", "refused")) == 3 and len(set(on_shards(cluster, "de", "refused"))) == 1
+    assert routed.config.definitionChanges.count_documents({}) == 0
+    assert problems(routed) == []
+
+
+def test_changes_of_routers_that_died_are_completed_without_a_statement(cluster, routed, tmp_path):
+    rng = random.Random(11)
+    work = {
+        "createIndexes": lambda db: db.c.create_indexes([pymongo.IndexModel("b"), pymongo.IndexModel("c")]),
+        "dropIndexes": lambda db: db.c.drop_indexes(),
+        "collMod": lambda db: db.command("collMod", "c", changeStreamPreAndPostImages={"enabled": True}),
+        "dropDatabase": lambda db: db.client.drop_database(db.name),
+    }
+    changed = []
+    for change in (*work, *work):
+        name = f"{change}{len(changed)}"
+        routed.admin.command("enableSharding", name, primaryShard="s0")
+        routed.admin.command("shardCollection", f"{name}.c", key={"a": 1})
+        for at, shard in ((100, "s1"), (200, "s2")):
+            routed.admin.command("split", f"{name}.c", middle={"a": at})
+            routed.admin.command("moveChunk", f"{name}.c", find={"a": at}, to=shard)
+        routed[name].c.insert_many([{"_id": n, "a": n, "b": n, "c": n} for n in range(DOCUMENTS)])
+        routed[name].c.create_index("d")
+        routed[name].plain.insert_one({"_id": 1})
+        changed.append((change, name))
+        with Router(tmp_path, cluster.config) as router, router.client(retryWrites=False) as client:
+            client[name].c.find_one()
+
+            def run(db=client[name], change=change):
+                with contextlib.suppress(PyMongoError):
+                    work[change](db)
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            # the second one of each is killed early, when it may not have decided yet
+            time.sleep(rng.uniform(0.03, 0.12) if len(changed) <= 4 else rng.uniform(0.005, 0.04))
+            router.kill()
+            thread.join()
+    deadline = time.monotonic() + 60
+    while routed.config.locks.count_documents({"renewed": True}):
+        assert time.monotonic() < deadline, list(routed.config.locks.find())
+        time.sleep(0.5)
+    assert routed.config.definitionChanges.count_documents({}) == 0
+    before, done = {"_id_", "a_1", "d_1"}, {
+        "createIndexes": ({"_id_", "a_1", "d_1", "b_1", "c_1"}, False), "dropIndexes": ({"_id_", "a_1"}, False),
+        "collMod": ({"_id_", "a_1", "d_1"}, True)}
+    completed = 0
+    for change, name in changed:
+        found = on_shards(cluster, name, "c")
+        if change == "dropDatabase":
+            parts = [db for shard in cluster.shards for db in databases(shard) if db == name]
+            listed = routed.config.databases.count_documents({"_id": name})
+            assert (len(found), bool(parts), listed) in [(0, False, 0), (3, True, 1)], (name, found, parts, listed)
+            completed += not found
+            # it is there again, or still, for all routers
+            routed[name].c.insert_one({"_id": "new", "a": 1})
+            with cluster.other.client() as other:
+                assert other[name].c.count_documents({"_id": "new"}) == 1
+            continue
+        assert len(found) == 3 and len(set(found)) == 1, (name, found)
+        assert found[0] in [(frozenset(before), False), (frozenset(done[change][0]), done[change][1])], (name, found)
+        completed += set(found[0][0]) != before or found[0][1]
+    assert completed, "none was completed"
+    assert problems(routed) == []
+
+
+def databases(shard):
+    with shard.client() as client:
+        return client.list_database_names()
+
+
+def test_a_router_that_knows_a_dropped_database_finds_the_new_one(cluster, routed):
+    with cluster.other.client() as other:
+        for round in range(3):
+            other.gone.c.insert_one({"_id": round})
+            assert routed.gone.c.find_one() == {"_id": round}
+            routed.drop_database("gone")
+            # more databases elsewhere: the next one of the name gets another shard
+            routed.admin.command("enableSharding", f"more{round}", primaryShard=f"s{round}")
+            assert other.gone.c.find_one() is None
+        other.gone.c.insert_one({"_id": "last"})
+        routed.drop_database("gone")
+        routed.gone.c.insert_one({"_id": "new"})
+        other.gone.c.insert_one({"_id": "other"})
+        assert routed.gone.c.count_documents({}) == other.gone.c.count_documents({}) == 2
+        assert sum("gone" in databases(shard) for shard in cluster.shards) == 1
+
+
 def test_all_indexes_but_that_of_the_shard_key_are_dropped(cluster, routed):
     _, collection = sharded(routed, "indexed")
     collection.create_indexes([pymongo.IndexModel("b"), pymongo.IndexModel("c"), pymongo.IndexModel([("a", 1), ("b", 1)])])

@@ -131,7 +131,8 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let commands = commands.with_replication(replication).with_membership(membership).with_accounts(accounts);
     let seam = balancer.clone().map(|balancer| balancer as Arc<dyn arbor_command::Balancer>);
     let commands = commands.with_balancer(seam);
-    let commands = commands.as_shard(settings.is_shard).as_config_server(settings.is_config_server).with_router(router);
+    let commands =
+        commands.as_shard(settings.is_shard).as_config_server(settings.is_config_server).with_router(router.clone());
     let commands = Arc::new(commands.with_audit(audit.clone()));
     set_storage_parameters(&commands, log)?;
     commands.apply_parameters();
@@ -146,10 +147,13 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let clock = start_clock(commands.clone(), stop.clone())?;
     let recorder = recorder::start(commands.clone(), log.clone(), &settings.dbpath, stop.clone())?;
     let feed = start_feed(&commands)?;
-    let (ranges_stop, balancer_stop) = (stop.clone(), stop.clone());
+    let (ranges_stop, balancer_stop, changes_stop) = (stop.clone(), stop.clone(), stop.clone());
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
     let ranges = start_range_deleter(commands.clone(), ranges_stop)?;
     let balancer = balancer.map(|balancer| start_balancer(balancer, commands.clone(), balancer_stop)).transpose()?;
+    if router.is_some() {
+        start_changes(commands.clone(), changes_stop)?;
+    }
     let builds = begin_builds_again(&commands)?;
     commands.audit_start();
     let unix = listen(&settings, log, &listeners)?;
@@ -448,6 +452,9 @@ fn log_operations(log: &Log, commands: &CommandsCell) {
 /// Interval at which the clock and the monitor check for a stop of the server.
 const TICK: Duration = Duration::from_millis(250);
 
+/// Ticks between two searches for changes that routers have left.
+const CHANGES_TICKS: u64 = 8;
+
 /// A thread that works on documents as those of requests do.
 fn statement_thread(name: &str) -> std::thread::Builder {
     std::thread::Builder::new().name(name.to_owned()).stack_size(arbor_base::STATEMENT_STACK_BYTES)
@@ -502,6 +509,22 @@ fn start_balancer(
         }
     };
     statement_thread("arbor-balancer").spawn(rounds).map_err(Failure::cannot_start)
+}
+
+/// Starts the thread of a router that completes what other routers have left. It ends with the process: others complete what it has begun.
+fn start_changes(commands: Arc<Commands>, stop: Stop) -> Result<(), Failure> {
+    let work = move || {
+        for tick in 1u64.. {
+            std::thread::sleep(TICK);
+            if stop.is_stopping() {
+                return;
+            }
+            if tick.is_multiple_of(CHANGES_TICKS) {
+                commands.continue_changes();
+            }
+        }
+    };
+    statement_thread("arbor-changes").spawn(work).map(drop).map_err(Failure::cannot_start)
 }
 
 /// Starts the thread that reads committed entries for subscribers; none on a standalone, which has no subscribers.

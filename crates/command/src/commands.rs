@@ -364,6 +364,13 @@ impl Commands {
         }
     }
 
+    /// Completes changes of the cluster that another router has left. May take long; to be called every few seconds.
+    pub fn continue_changes(&self) {
+        if let Some(router) = &self.router {
+            router.continue_changes(self);
+        }
+    }
+
     /// A line when writes begin or cease to be refused for lack of space.
     fn log_space(&self) {
         let low = self.database.transactions.is_low_on_space();

@@ -65,6 +65,9 @@ pub trait Router: Send + Sync {
 
     /// To be called about every second.
     fn tick(&self) {}
+
+    /// Completes changes of the cluster that another router has left. May take long.
+    fn continue_changes(&self, _server: &Commands) {}
 }
 
 /// The balancer of a cluster, on the primary of its config servers.

@@ -4,9 +4,10 @@
 //! changed, the shards learn the new version. A crash in between leaves them blocked until a router that hits the block repairs it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Array, ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_query::Interrupt;
 
@@ -22,6 +23,7 @@ const LOCK_AGE_MAX_MS: i64 = 120_000;
 /// One that is renewed every [`RENEWAL`], as those of moves are.
 const RENEWED_AGE_MAX_MS: i64 = 15_000;
 const RENEWAL: Duration = Duration::from_secs(2);
+const HELD_NAP: Duration = Duration::from_millis(20);
 const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait of `balancerStop` for the round that runs.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -32,12 +34,49 @@ pub(crate) struct Guard<'r> {
     id: DocBuf,
     /// Time of its last renewal.
     renewed: std::cell::Cell<Instant>,
+    is_left: std::cell::Cell<bool>,
+}
+
+/// Says at its end that something is over.
+struct EndMark<'o>(&'o AtomicBool);
+
+impl Drop for EndMark<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl Guard<'_> {
     /// The lock, which another router takes away when it is old.
     pub(crate) fn id(&self) -> &DocBuf {
         &self.id
+    }
+
+    /// Keeps the lock young while something runs that does not do so itself.
+    pub(crate) fn held_while<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (router, id, over) = (self.router, &self.id, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            // also if it panics
+            let _end = EndMark(&over);
+            let over = &over;
+            scope.spawn(move || {
+                let mut renewed = Instant::now();
+                while !over.load(Ordering::Acquire) {
+                    std::thread::sleep(HELD_NAP);
+                    if renewed.elapsed() >= RENEWAL {
+                        // one that fails is tried again; a lock that was taken away stays so
+                        let _ = router.catalog.write(renewal(id), &router.within(RENEWAL));
+                        renewed = Instant::now();
+                    }
+                }
+            });
+            work()
+        })
+    }
+
+    /// Leaves the lock to grow old: another router is to complete the work.
+    pub(crate) fn leave(self) {
+        self.is_left.set(true);
     }
 
     /// Makes the lock young again, if it is time. Errors: another router has taken it away.
@@ -62,8 +101,17 @@ pub(crate) fn renewal(id: &DocBuf) -> DocBuf {
     DocBuf::new().with("update", "locks").with("updates", &std::iter::once(&statement).collect::<ArrayBuf>())
 }
 
+/// Returns true for the lock of a router that has ended.
+fn is_old(lock: Doc<'_>) -> bool {
+    let age_max = if lock.get("renewed").is_some() { RENEWED_AGE_MAX_MS } else { LOCK_AGE_MAX_MS };
+    matches!(lock.get("when"), Some(ValueRef::DateTime(when)) if when < arbor_protocol::log::now_ms() - age_max)
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
+        if self.is_left.get() {
+            return;
+        }
         // where it fails, the lock grows old
         let interrupt = self.router.within(Duration::from_secs(10));
         let _ = self.router.catalog.delete("locks", &self.id, &interrupt);
@@ -199,14 +247,14 @@ impl<'r> Request<'r> {
         let own = DocBuf::new().with("_id", name).with("ts", ValueRef::ObjectId(holder));
         match self.catalog().insert("locks", &[lock], self.interrupt()) {
             Ok(()) => {
-                return Ok(Some(Guard { router: self.router, id: own, renewed: std::cell::Cell::new(Instant::now()) }));
+                let (renewed, is_left) = (std::cell::Cell::new(Instant::now()), std::cell::Cell::new(false));
+                return Ok(Some(Guard { router: self.router, id: own, renewed, is_left }));
             }
             Err(error) if error.code == Code::DUPLICATE_KEY => {}
             Err(error) => return Err(error),
         }
         if let Some(held) = self.catalog().read_one("locks", name.into(), self.interrupt())?
-            && let Some(ValueRef::DateTime(when)) = held.get("when")
-            && when < now_ms - if held.get("renewed").is_some() { RENEWED_AGE_MAX_MS } else { LOCK_AGE_MAX_MS }
+            && is_old(held.as_doc())
             && let Some(ts) = held.get("ts")
         {
             let old = DocBuf::new().with("_id", name).with("ts", ts);
@@ -229,9 +277,34 @@ impl<'r> Request<'r> {
             return Ok(());
         };
         self.catalog().forget(db, namespace);
+        self.finish_database(db)?;
         if !self.finish_change(namespace, &guard)? {
             return Ok(());
         }
+        self.bring_in_line(db, namespace)
+    }
+
+    /// Completes what routers have left that ended, as their old locks say.
+    pub(crate) fn continue_changes(&self) -> Result<()> {
+        for held in self.catalog().read("locks", &DocBuf::new().with("renewed", true), "_id", self.interrupt())? {
+            let Some(name) = fields::string(held.as_doc(), "_id").filter(|_| is_old(held.as_doc())) else { continue };
+            // the first attempt takes the old lock away
+            let guard = match self.try_lock_as(name, true)? {
+                None => self.try_lock_as(name, true)?,
+                taken => taken,
+            };
+            let Some(guard) = guard else { continue };
+            if guard.held_while(|| self.complete(name, &guard)).is_err() {
+                // what is in the way may have gone by then
+                guard.leave();
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what the shards know of a collection in line with the config servers. Requires its lock, and that no change of it was left.
+    pub(crate) fn bring_in_line(&self, db: &str, namespace: &str) -> Result<()> {
+        self.catalog().forget(db, namespace);
         let shards = self.catalog().refresh_shards(self.interrupt())?;
         match self.catalog().routing(db, namespace, false, self.interrupt())? {
             Routing::Sharded(table, _) => {
@@ -616,7 +689,13 @@ impl<'r> Request<'r> {
     fn move_primary(&self) -> Result<DocBuf> {
         let (db, to, interrupt) = (self.text("movePrimary")?, self.text("to")?, self.interrupt());
         let to = self.catalog().shard(to, interrupt)?;
-        let _guard = self.lock(db)?;
+        let guard = self.lock_renewed(db)?;
+        guard.held_while(|| self.move_primary_locked(db, &to))
+    }
+
+    fn move_primary_locked(&self, db: &str, to: &Arc<Shard>) -> Result<DocBuf> {
+        let interrupt = self.interrupt();
+        self.finish_database(db)?;
         self.catalog().forget_database(db);
         let Some(database) = self.catalog().database(db, interrupt)? else {
             return Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("Database {db} not found")));
@@ -626,7 +705,7 @@ impl<'r> Request<'r> {
         }
         let from = self.catalog().shard(&database.primary, interrupt)?;
         self.set_ownership(std::slice::from_ref(&from), db, Known::Blocked)?;
-        let moved = self.copy_database(db, &from, &to);
+        let moved = self.copy_database(db, &from, to);
         let (names, error) = match moved {
             Ok(names) => (names, None),
             Err(error) => (Vec::new(), Some(error)),

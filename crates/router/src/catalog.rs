@@ -11,11 +11,15 @@ use arbor_query::Interrupt;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use crate::administration::Known;
 use crate::clock::ClusterClock;
 use crate::fields;
 use crate::shard::{Connect, Shard};
 use crate::table::{self, Table};
 
+/// Longest wait for the drop of a database.
+const DROP_PATIENCE: Duration = Duration::from_secs(20);
+const DROP_NAP: Duration = Duration::from_millis(50);
 /// Views upon views.
 const VIEWS_MAX: usize = 20;
 /// Copies of more collections than this are forgotten, all at once.
@@ -25,7 +29,7 @@ pub(crate) struct Catalog {
     pub config: Arc<Shard>,
     pub clock: Arc<ClusterClock>,
     connect: Connect,
-    known: Mutex<Known>,
+    known: Mutex<Copies>,
     /// Databases with sharded collections: what was found, and when.
     recent: Mutex<HashMap<String, (bool, Instant)>>,
     /// Views by namespace; None: it is a collection, or nothing.
@@ -40,7 +44,7 @@ const RECENT: Duration = Duration::from_secs(1);
 const RECENT_MAX: usize = 10_000;
 
 #[derive(Default)]
-struct Known {
+struct Copies {
     shards: BTreeMap<String, Arc<Shard>>,
     databases: HashMap<String, Database>,
     collections: HashMap<String, Option<Arc<Table>>>,
@@ -51,6 +55,8 @@ pub(crate) struct Database {
     pub primary: String,
     /// `databaseVersion` of a request.
     pub version: DocBuf,
+    /// It is not used any more.
+    pub is_dropping: bool,
 }
 
 /// A view, and those below it, that the router resolves.
@@ -319,28 +325,53 @@ impl Catalog {
                 format!("config.databases of {name} has no primary or version"),
             ));
         };
-        let database = Database { primary: primary.to_owned(), version: version.to_buf() };
-        self.known.lock().databases.insert(name.to_owned(), database.clone());
+        let is_dropping = fields::is_true(document.as_doc(), "dropping");
+        let database = Database { primary: primary.to_owned(), version: version.to_buf(), is_dropping };
+        if !is_dropping {
+            self.known.lock().databases.insert(name.to_owned(), database.clone());
+        }
         Ok(Some(database))
+    }
+
+    /// Like [`Catalog::database`]; waits until one that is being dropped is gone.
+    fn database_in_use(&self, name: &str, interrupt: &Interrupt) -> Result<Option<Database>> {
+        let until = Instant::now() + DROP_PATIENCE;
+        loop {
+            let found = self.database(name, interrupt)?;
+            if !found.as_ref().is_some_and(|database| database.is_dropping) {
+                return Ok(found);
+            }
+            interrupt.check()?;
+            if Instant::now() > until {
+                let text = format!("database {name} is being dropped");
+                return Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text));
+            }
+            std::thread::sleep(DROP_NAP);
+        }
     }
 
     /// Returns a database, which is created on the shard with the fewest if it does not exist.
     pub(crate) fn database_or_new(&self, name: &str, primary: Option<&str>, interrupt: &Interrupt) -> Result<Database> {
-        if let Some(database) = self.database(name, interrupt)? {
+        if let Some(database) = self.database_in_use(name, interrupt)? {
             return Ok(database);
         }
         let chosen = match primary {
             Some(primary) => self.shard(primary, interrupt)?.name.clone(),
             None => self.emptiest(interrupt)?,
         };
-        let document =
-            DocBuf::new().with("_id", name).with("primary", chosen.as_str()).with("version", &new_version(1));
+        let version = new_version(1);
+        let document = DocBuf::new().with("_id", name).with("primary", chosen.as_str()).with("version", &version);
         match self.insert("databases", &[document], interrupt) {
             // another router was faster
             Err(error) if error.code == Code::DUPLICATE_KEY => {}
-            other => other?,
+            other => {
+                other?;
+                // it may know one of the name that was dropped
+                let known = Known::Database(&version).command(name, &chosen);
+                self.shard(&chosen, interrupt)?.call("admin", &known, interrupt)?;
+            }
         }
-        let created = self.database(name, interrupt)?;
+        let created = self.database_in_use(name, interrupt)?;
         created.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_FOUND, format!("database {name} was dropped meanwhile")))
     }
 
@@ -468,7 +499,7 @@ impl Catalog {
         }
         let database = match create {
             true => Some(self.database_or_new(db, None, interrupt)?),
-            false => self.database(db, interrupt)?,
+            false => self.database_in_use(db, interrupt)?,
         };
         if database.is_some()
             && let Some(table) = self.table(namespace, interrupt)?

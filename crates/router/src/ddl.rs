@@ -19,7 +19,7 @@ impl Request<'_> {
         match name {
             "create" => self.forward(true),
             "createIndexes" => self.on_shards_of(true),
-            "dropIndexes" | "deleteIndexes" => self.on_shards_of(false),
+            "collMod" | "dropIndexes" | "deleteIndexes" => self.on_shards_of(false),
             "drop" => self.drop_collection(),
             "dropDatabase" => self.drop_database(),
             _ => self.rename(),
@@ -33,13 +33,30 @@ impl Request<'_> {
                 Ok(Answer::Reply(self.forward_to(routing, shard)?))
             }
             Routing::Sharded(table, _) => {
-                if self.routed.info.name != "createIndexes" {
-                    return Ok(Answer::Reply(self.drop_indexes(table, routing)?));
+                if self.routed.generic.is_in_transaction() {
+                    return Ok(Answer::Reply(self.over_shards(table, routing)?));
                 }
-                if !table.unsplittable {
-                    self.check_unique(table)?;
-                }
-                Ok(Answer::Reply(self.over_shards(table, routing)?))
+                let name = self.routed.info.name;
+                let command = match name {
+                    "collMod" => self.plain(),
+                    "createIndexes" => {
+                        if !table.unsplittable {
+                            self.check_unique(table)?;
+                        }
+                        self.plain()
+                    }
+                    _ => self.indexes_to_drop(table)?,
+                };
+                let replies = self.change_definition(&namespace, command)?;
+                let first = replies.first().map_or_else(DocBuf::new, |(_, reply)| fields::passed(reply));
+                Ok(Answer::Reply(match name {
+                    "collMod" => first,
+                    "createIndexes" => DocBuf::new().with("raw", &raw(&replies)),
+                    _ => {
+                        let before = fields::int(first.as_doc(), "nIndexesWas") as i32;
+                        DocBuf::new().with("raw", &raw(&replies)).with("nIndexesWas", before)
+                    }
+                }))
             }
         })
     }
@@ -53,10 +70,6 @@ impl Request<'_> {
         let replies = self.on_all(self.routed.db, commands)?;
         match self.routed.info.name {
             "collStats" | "collstats" => Ok(self.collection_statistics(table, &replies)),
-            "createIndexes" => {
-                let raw = raw(&replies);
-                Ok(DocBuf::new().with("raw", &raw))
-            }
             "validate" => {
                 let valid = replies.iter().all(|(_, reply)| fields::is_true(reply.as_doc(), "valid"));
                 Ok(DocBuf::new().with("valid", valid).with("raw", &raw(&replies)))
@@ -106,8 +119,8 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Drops indexes on all shards, other than the last one that serves the shard key, which also `*` leaves.
-    fn drop_indexes(&self, table: &Table, routing: &Routing) -> Result<DocBuf> {
+    /// Returns the command that drops indexes other than the last one that serves the shard key, which also `*` leaves.
+    fn indexes_to_drop(&self, table: &Table) -> Result<DocBuf> {
         let (db, name) = table.namespace.split_once('.').unwrap_or_default();
         let names: Vec<&str> = table.shards().collect();
         let shards = self.shards_named(&names)?;
@@ -143,38 +156,9 @@ impl Request<'_> {
                 .collect();
             command = fields::without(command.as_doc(), &["index"]).with("index", &others);
         }
-        let of_all = |shard: &Arc<Shard>| (shard.clone(), versioned(command.clone(), routing, &shard.name));
-        let replies = self.on_all(self.routed.db, shards.iter().map(of_all).collect())?;
-        let before = replies.first().map_or(0, |(_, reply)| fields::int(reply.as_doc(), "nIndexesWas"));
-        Ok(DocBuf::new().with("raw", &raw(&replies)).with("nIndexesWas", before as i32))
-    }
-
-    fn drop_database(&self) -> Result<Answer> {
-        let (db, interrupt) = (self.routed.db, self.interrupt());
-        if db == "config" || db == "admin" {
-            let text = format!("Cannot drop '{db}' database");
-            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
-        }
-        let guard = self.lock(db)?;
-        self.catalog().forget_database(db);
-        let known = self.catalog().database(db, interrupt)?.is_some();
-        let prefix = format!("{db}.");
-        for collection in self.catalog().read("collections", &DocBuf::new(), "_id", interrupt)? {
-            let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
-            if namespace.starts_with(&prefix)
-                && let Some(table) = self.tracked(namespace)?
-            {
-                self.drop_everywhere(&table.namespace)?;
-            }
-        }
-        let shards = self.catalog().refresh_shards(interrupt)?;
-        let commands = shards.iter().map(|shard| (shard.clone(), DocBuf::new().with("dropDatabase", 1i32))).collect();
-        self.on_all(db, commands)?;
-        self.catalog().delete("databases", &DocBuf::new().with("_id", db), interrupt)?;
-        self.catalog().forget_database(db);
-        drop(guard);
-        let reply = DocBuf::new();
-        Ok(Answer::Reply(if known { reply.with("dropped", db) } else { reply.with("info", "database does not exist") }))
+        // under the one name of the command
+        let others = command.as_doc().iter().skip(1);
+        Ok(others.fold(DocBuf::new().with("dropIndexes", name), |doc, (name, value)| doc.with(name, value)))
     }
 
     pub(crate) fn list_databases(&self) -> Result<Answer> {

@@ -58,7 +58,6 @@ const LOCAL: &[&str] = &[
 const FORWARDED: &[&str] = &[
     "cleanupStructuredEncryptionData",
     "cloneCollectionAsCapped",
-    "collMod",
     "collStats",
     "collstats",
     "compact",
@@ -198,7 +197,7 @@ impl Request<'_> {
             "getMore" => self.get_more(),
             "killCursors" => self.kill_cursors(),
             "commitTransaction" | "abortTransaction" => self.end_transaction(),
-            "create" | "createIndexes" | "dropIndexes" | "deleteIndexes" | "drop" | "dropDatabase"
+            "collMod" | "create" | "createIndexes" | "dropIndexes" | "deleteIndexes" | "drop" | "dropDatabase"
             | "renameCollection" => self.define(name),
             "listDatabases" => self.list_databases(),
             "dbStats" | "dbstats" => self.database_statistics(),

@@ -17,6 +17,8 @@
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
 //! | `collection_changes` | drops and renames of collections on several shards |
+//! | `definition_changes` | changes of their indexes and options |
+//! | `database_changes` | drops of databases, and the end of changes that other routers have left |
 //! | `read_preference` | the members of shards that reads go to |
 //! | `bulk_write` | `bulkWrite` as statements of its collections |
 //! | `shard_key_update` | updates that may give a document another shard |
@@ -43,7 +45,9 @@ mod chunks;
 mod clock;
 mod collection_changes;
 mod consistency;
+mod database_changes;
 mod ddl;
+mod definition_changes;
 mod definitions;
 mod dispatch;
 mod elsewhere;
@@ -197,6 +201,15 @@ impl arbor_command::Router for Router {
 
     fn advance_time(&self, time: u64) {
         self.catalog.clock.advance(time);
+    }
+
+    fn continue_changes(&self, server: &Commands) {
+        let (interrupt, body) =
+            (Interrupt::new(None, self.stopping.clone()), DocBuf::new().with("balancerStatus", 1i32));
+        // the next one may find the config servers again
+        let _ = server.with_routed(body.as_doc(), &interrupt, |routed| {
+            Request { router: self, server, routed }.continue_changes()
+        });
     }
 
     fn tick(&self) {

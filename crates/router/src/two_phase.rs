@@ -84,16 +84,20 @@ fn documents<'d>(doc: Doc<'d>, name: &str) -> impl Iterator<Item = Doc<'d>> {
 }
 
 /// Sends commands to several shards at once; returns the outcome of each.
-fn on_each(commands: Vec<(Arc<Shard>, DocBuf)>, interrupt: &Interrupt) -> Vec<(Arc<Shard>, Result<DocBuf>)> {
+pub(crate) fn on_each(
+    db: &str,
+    commands: Vec<(Arc<Shard>, DocBuf)>,
+    interrupt: &Interrupt,
+) -> Vec<(Arc<Shard>, Result<DocBuf>)> {
     let begun: Vec<_> = commands
         .into_iter()
         .map(|(shard, command)| {
-            let sent = shard.begin("admin", &command, &[], interrupt);
+            let sent = shard.begin(db, &command, &[], interrupt);
             (shard, command, sent)
         })
         .collect();
     let ended = begun.into_iter().map(|(shard, command, sent)| {
-        let reply = shard.end(sent, "admin", &command, &[], interrupt);
+        let reply = shard.end(sent, db, &command, &[], interrupt);
         (shard, reply)
     });
     ended.collect()
@@ -106,7 +110,7 @@ fn settle(shards: &[Arc<Shard>], id: &[u8], time: Option<u64>, interrupt: &Inter
         command.append("commitTimestamp", timestamp(time));
     }
     let commands = shards.iter().map(|shard| (shard.clone(), command.clone())).collect();
-    on_each(commands, interrupt).iter().all(|(_, outcome)| outcome.is_ok())
+    on_each("admin", commands, interrupt).iter().all(|(_, outcome)| outcome.is_ok())
 }
 
 /// Asks the coordinator, which aborts what has no decision. Returns the commit time.
@@ -154,6 +158,7 @@ impl Request<'_> {
         if !shards.is_empty() {
             let interrupt = self.router.within(CONTINUE_MAX);
             on_each(
+                "admin",
                 shards.into_iter().map(|shard| (shard, self.of_transaction("abortTransaction"))).collect(),
                 &interrupt,
             );
@@ -172,7 +177,7 @@ impl Request<'_> {
                 let interrupt = self.router.within(FINISH_MAX);
                 let command = self.of_transaction("abortTransaction");
                 let all = ending.participants.iter().map(|own| (own.shard.clone(), command.clone())).collect();
-                let outcomes = on_each(all, &interrupt);
+                let outcomes = on_each("admin", all, &interrupt);
                 if ending.failed {
                     return Ok(DocBuf::new());
                 }
@@ -240,7 +245,7 @@ impl Request<'_> {
 
     fn end_reading(&self, reading: &[Participant], name: &str) -> Vec<(Arc<Shard>, Result<DocBuf>)> {
         let command = self.of_transaction(name);
-        on_each(reading.iter().map(|own| (own.shard.clone(), command.clone())).collect(), self.interrupt())
+        on_each("admin", reading.iter().map(|own| (own.shard.clone(), command.clone())).collect(), self.interrupt())
     }
 
     /// Returns the request without what other shards have to do with it.
@@ -264,7 +269,7 @@ impl Request<'_> {
         let commands = others.iter().map(|own| (own.shard.clone(), command.clone())).collect();
         let interrupt = self.router.within(FINISH_MAX);
         let (mut prepared, mut id, mut failed) = (Vec::new(), None, None);
-        for (shard, outcome) in on_each(commands, &interrupt) {
+        for (shard, outcome) in on_each("admin", commands, &interrupt) {
             match outcome {
                 Ok(reply) if fields::is_true(reply.as_doc(), "readOnly") => {}
                 Ok(reply) => {
@@ -296,7 +301,7 @@ impl Request<'_> {
     fn abort_parts(&self, parts: &[Participant], coordinator: Option<&Arc<Shard>>) {
         let command = self.of_transaction("abortTransaction");
         let all = coordinator.into_iter().chain(parts.iter().map(|own| &own.shard));
-        on_each(all.map(|shard| (shard.clone(), command.clone())).collect(), &self.router.within(FINISH_MAX));
+        on_each("admin", all.map(|shard| (shard.clone(), command.clone())).collect(), &self.router.within(FINISH_MAX));
     }
 
     fn commit_parts(&self, progress: &mut Progress, parts: Parts, number: i64) -> Result<DocBuf> {

@@ -1,0 +1,94 @@
+//! The drop of a database.
+//!
+//! B1: the config servers decide by one write, `dropping` in the document of the database. Before it the shards refuse requests on the
+//! collections that are not sharded; after it nothing uses the database until all of it is gone. B2: who has the lock of the database completes
+//! it. B3: the shards keep a version that no router has, so one that still knows the database learns that it is gone.
+
+use arbor_bson::{ArrayBuf, Code, DocBuf};
+use arbor_command::{Answer, Error, Result};
+
+use crate::administration::{Guard, Known};
+use crate::catalog::new_version;
+use crate::moves::{FINISH_MAX, retried};
+use crate::two_phase::on_each;
+use crate::{Request, fields};
+
+impl Request<'_> {
+    pub(crate) fn drop_database(&self) -> Result<Answer> {
+        let (db, interrupt) = (self.routed.db, self.interrupt());
+        if db == "config" || db == "admin" {
+            let text = format!("Cannot drop '{db}' database");
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+        }
+        let guard = self.lock_renewed(db)?;
+        self.catalog().forget_database(db);
+        let id = DocBuf::new().with("_id", db);
+        let shards = self.catalog().refresh_shards(interrupt)?;
+        let known = self.catalog().read_one("databases", db.into(), interrupt)?.is_some();
+        if !known {
+            let drop = DocBuf::new().with("dropDatabase", 1i32);
+            let commands = shards.into_iter().map(|shard| (shard, drop.clone())).collect();
+            on_each(db, commands, interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
+            return Ok(Answer::Reply(DocBuf::new().with("info", "database does not exist")));
+        }
+        self.set_ownership(&shards, db, Known::Blocked)?;
+        let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
+        let updates: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &id).with("u", &set)).collect();
+        self.catalog().write(DocBuf::new().with("update", "databases").with("updates", &updates), interrupt)?;
+        let finishing = self.router.within(FINISH_MAX);
+        if let Err(error) = guard.held_while(|| retried(&finishing, || self.finish_database(db))) {
+            guard.leave();
+            return Err(error);
+        }
+        Ok(Answer::Reply(DocBuf::new().with("dropped", db)))
+    }
+
+    /// Completes the drop of a database that was decided, if it was. Requires the lock of its name.
+    pub(crate) fn finish_database(&self, db: &str) -> Result<()> {
+        let interrupt = self.router.within(FINISH_MAX);
+        let found = self.catalog().read_one("databases", db.into(), &interrupt)?;
+        if !found.is_some_and(|database| fields::is_true(database.as_doc(), "dropping")) {
+            return Ok(());
+        }
+        let shards = self.catalog().refresh_shards(&interrupt)?;
+        self.set_ownership(&shards, db, Known::Blocked)?;
+        let prefix = format!("{db}.");
+        for collection in self.catalog().read("collections", &DocBuf::new(), "_id", &interrupt)? {
+            let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
+            if namespace.starts_with(&prefix) {
+                self.drop_everywhere(namespace)?;
+            }
+        }
+        let drop = DocBuf::new().with("dropDatabase", 1i32);
+        let commands = shards.iter().map(|shard| (shard.clone(), drop.clone())).collect();
+        on_each(db, commands, &interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
+        self.set_ownership(&shards, db, Known::Database(&new_version(0)))?;
+        self.catalog().delete("databases", &DocBuf::new().with("_id", db), &interrupt)?;
+        self.catalog().forget_database(db);
+        Ok(())
+    }
+
+    /// Completes what a router has left that ended while it held a lock. Requires the lock.
+    pub(crate) fn complete(&self, lock: &str, guard: &Guard<'_>) -> Result<()> {
+        if let Some(namespace) = crate::definition_changes::collection_of_lock(lock) {
+            return self.finish_definition(namespace);
+        }
+        match lock.split_once('.') {
+            // a lock of the cluster's own
+            Some(("config", _)) => Ok(()),
+            Some((db, namespace)) if !namespace.is_empty() => {
+                self.end_dead_resharding(lock)?;
+                if self.finish_change(lock, guard)? { self.bring_in_line(db, lock) } else { Ok(()) }
+            }
+            _ => {
+                self.finish_database(lock)?;
+                match self.catalog().read_one("databases", lock.into(), self.interrupt())? {
+                    Some(_) => self.bring_in_line(lock, lock),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn drop_reply(_: DocBuf) {}
