@@ -26,6 +26,9 @@ pub enum Error {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Engine(String),
+    /// The run is complete and has not kept a threshold.
+    #[error("{0}")]
+    NotKept(String),
     #[error("a client thread panicked")]
     Panicked,
 }

@@ -83,6 +83,16 @@ fn steps(command: Command) -> Command {
         .arg(option("interval", "S", "Seconds per row of series.csv"))
         .arg(option("repeats", "N", "Repeats of each step, in random order"))
         .arg(option("rate", "R", "Operations per second of all clients together, by one schedule (a gate)"))
+        .arg(list("ramp", "RATE@S[,RATE@S]", "Rates at measured seconds of each step, changing evenly between them"))
+        .arg(
+            option(
+                "threshold",
+                "METRIC<N",
+                "Bound on each step, as p99<5 (ms) or rate>1000; otherwise exit status 3; may be repeated",
+            )
+            .action(ArgAction::Append),
+        )
+        .arg(option("search-p99", "MS", "Search for the highest rate with p99, from when operations are due, below MS"))
         .arg(switch("poisson", "With --rate: exponential gaps instead of equal ones"))
         .arg(option("seed", "N", "Seed of the clients' random numbers and of the order of repeats (1)"))
 }

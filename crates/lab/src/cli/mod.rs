@@ -82,6 +82,10 @@ fn exit_code(ending: Result<Ending>) -> ExitCode {
             eprintln!("arbor lab: {error}");
             ExitCode::from(2)
         }
+        Err(error @ Error::NotKept(_)) => {
+            eprintln!("arbor lab: {error}");
+            ExitCode::from(3)
+        }
         Err(error) => {
             eprintln!("arbor lab: {error}");
             ExitCode::FAILURE

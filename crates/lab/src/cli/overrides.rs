@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{number, parse, text, texts};
 use crate::experiment::{Experiment, Plan, Scale, default_root};
 use crate::kv::{KvEngine, asked_for};
+use crate::run::Ramp;
 use crate::target::Driver;
 use crate::target::managed::Setup;
 use crate::target::mysql::{MARIADB, MariaDb};
@@ -197,6 +198,13 @@ pub(super) fn step_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> 
     parameters.steady_s = seconds("steady")?.or(parameters.steady_s);
     parameters.interval_s = seconds("interval")?.unwrap_or(parameters.interval_s);
     parameters.rate = seconds("rate")?.or(parameters.rate);
+    let points = texts(matches, "ramp");
+    if !points.is_empty() {
+        let ramp = Ramp::parse(&points).map_err(|what| Error::Usage(format!("--ramp: {what}")))?;
+        (parameters.ramp, parameters.rate) = (Some(ramp), seconds("rate")?);
+    }
+    parameters.thresholds.extend(texts(matches, "threshold"));
+    parameters.search_p99_ms = seconds("search-p99")?.or(parameters.search_p99_ms);
     parameters.poisson |= matches.get_flag("poisson");
     parameters.seed = number(matches, "seed")?.unwrap_or(parameters.seed);
     parameters.repeats = number(matches, "repeats")?.unwrap_or(parameters.repeats);
@@ -403,6 +411,12 @@ mod tests {
             &["pointquery", "--interval", "0"],
             &["pointquery", "--driver", "frob"],
             &["pointquery", "--target", "http://h"],
+            &["pointquery", "--ramp", "5"],
+            &["pointquery", "--ramp", "5@0,9@3", "--rate", "5"],
+            &["pointquery", "--threshold", "p98<1"],
+            &["pointquery", "--search-p99", "0"],
+            &["pointquery", "--search-p99", "5", "--rate", "5"],
+            &["002-recovery", "--search-p99", "5"],
         ] {
             assert!(matches!(planned(bad), Err(Error::Usage(_))), "{bad:?}");
         }

@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::overrides::{self, setup};
 use super::{directories, number, out, text};
-use crate::experiment::{KV, Parameters, Plan, RunLog, Scale, built_in, carry_out, echo_only, find, read};
+use crate::experiment::{KV, Parameters, Plan, RunLog, Scale, built_in, carry_out, echo_only, find, judged, read};
 use crate::kv::{self, KvEngine};
 use crate::live::{Estimate, Live, News, Watcher};
 use crate::report::{self, Progress};
@@ -30,7 +30,15 @@ fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     let live = live(&plan.experiment.name, matches)?;
     let ending = perform(plan, &directory, live.as_ref(), engines, &interrupt)?;
     publish_end(live.as_ref(), ending, &directory.join(report::HTML));
-    Ok(ending)
+    if ending == Ending::Complete { kept_thresholds(&directory).map(|()| ending) } else { Ok(ending) }
+}
+
+/// Errors: a threshold of the run was not kept.
+fn kept_thresholds(directory: &Path) -> Result<()> {
+    let judged = judged(&Run::read(directory)?.record);
+    let broken = judged.iter().filter(|judged| !judged.is_kept);
+    let broken: Vec<String> = broken.map(|judged| format!("{} of {}", judged.threshold, judged.system)).collect();
+    if broken.is_empty() { Ok(()) } else { Err(Error::NotKept(format!("not kept: {}", broken.join(", ")))) }
 }
 
 /// Every experiment, one directory each, and an index. With the directory of an aborted run it continues that run: experiments

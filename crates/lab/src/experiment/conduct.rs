@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 
 use super::plan::{Plan, Station, StepPlan};
 use super::run_log::RunLog;
+use super::search::{Search, TRIES};
 use crate::observe::disk_use;
+use crate::report::{KEPT_RATE, TRIED_RATE, TRY};
 use crate::results::{EventKind, Phase, StepRecord};
 use crate::run::{
-    Context, Interrupt, Step, Watch, add_sizes, before_moves, load, load_record, prepare, resume, run_step, scan,
-    stalls, step_record,
+    Context, Interrupt, Pace, Ramp, Step, Watch, add_sizes, before_moves, load, load_record, prepare, resume, run_step,
+    scan, stalls, step_record,
 };
 use crate::target::echo::Echo;
 use crate::target::managed::Managed;
@@ -137,7 +139,7 @@ impl Conductor<'_> {
         let mut course = self.course(system)?;
         let station = Station { flags: Default::default(), words: Vec::new(), settings: BTreeMap::new() };
         for step in self.plan.steps(&station) {
-            self.step(&echo, &step, &mut course)?;
+            self.step(&echo, &step, &mut course, &self.plan.pace())?;
         }
         Ok(())
     }
@@ -196,11 +198,52 @@ impl Conductor<'_> {
                 break;
             }
             self.enter(target, &step, course)?;
-            if let Some(deserted) = self.step(target, &step, course)? {
+            let deserted = match self.plan.parameters.search_p99_ms {
+                Some(bound_ms) => self.search(target, &step, course, bound_ms)?,
+                None => self.step(target, &step, course, &self.plan.pace())?.1,
+            };
+            if let Some(deserted) = deserted {
                 return Err(Error::Server { server: course.system.clone(), reason: deserted });
             }
         }
         Ok(())
+    }
+
+    /// Repeats a step at several rates; records the highest one that keeps the bound. Returns why it ended early.
+    fn search(
+        &mut self,
+        target: &dyn Target,
+        step: &StepPlan,
+        course: &mut Course,
+        bound_ms: f64,
+    ) -> Result<Option<String>> {
+        let try_of = |number: u32| {
+            let mut step = step.clone();
+            step.name = format!("{}-try{number}", step.name);
+            step.settings.insert(TRY.to_owned(), number.into());
+            step
+        };
+        let (first, deserted) = self.step(target, &try_of(0), course, &self.plan.pace())?;
+        let Some(first) = first.filter(|_| deserted.is_none()) else { return Ok(deserted) };
+        let mut search = Search::below(bound_ms, first.per_second().unwrap_or(0.0));
+        for number in 1..=TRIES {
+            let Some(rate) = search.next().filter(|_| !self.interrupt.is_set()) else { break };
+            resume(target, &*course.workload)?;
+            let pace = Pace { rate: Some((Ramp::level(rate), self.plan.arrival())), ..self.plan.pace() };
+            let (tried, deserted) = self.step(target, &try_of(number), course, &pace)?;
+            let Some(tried) = tried.filter(|_| deserted.is_none()) else { return Ok(deserted) };
+            let kept = search.tried(rate, &tried);
+            let word = if kept { "keeps" } else { "does not keep" };
+            let text = format!("{}: {rate:.1}/s {word} p99 below {bound_ms} ms", try_of(number).name);
+            self.log.report(&course.system, EventKind::Note, &text);
+            if let Some(last) = self.log.last_step() {
+                last.metrics.insert(TRIED_RATE.to_owned(), rate);
+            }
+        }
+        if let Some(last) = self.log.last_step() {
+            last.metrics.insert(KEPT_RATE.to_owned(), search.best().unwrap_or(0.0));
+        }
+        Ok(None)
     }
 
     /// Switches to the step's phase: its workload, on existing or reloaded data.
@@ -216,27 +259,34 @@ impl Conductor<'_> {
         resume(target, &*course.workload)
     }
 
-    /// Runs one step and records its result; returns why it ended early if the server no longer answered.
-    fn step(&mut self, target: &dyn Target, step: &StepPlan, course: &mut Course) -> Result<Option<String>> {
-        let (plan, system) = (self.plan, course.system.clone());
+    /// Runs one step and records its result; returns that, and why it ended early if the server no longer answered.
+    fn step(
+        &mut self,
+        target: &dyn Target,
+        step: &StepPlan,
+        course: &mut Course,
+        pace: &Pace,
+    ) -> Result<(Option<StepRecord>, Option<String>)> {
+        let system = course.system.clone();
         self.log.report(&system, EventKind::Phase, &format!("{}: {} clients", step.name, step.clients));
-        let pace = plan.pace();
         let before = before_moves(target, &*course.workload, &pace.script)?;
         let mut context = self.context(&system, &step.name);
-        let ran = run_step(target, &*course.workload, step.clients, &pace, &mut context)?;
+        let ran = run_step(target, &*course.workload, step.clients, pace, &mut context)?;
         report_stalls(&ran, &mut context);
         let moves = match before.filter(|_| ran.deserted.is_none()) {
             Some(before) => before.measure(target, &ran, &mut context)?,
             None => BTreeMap::new(),
         };
         // A step that was interrupted in its first moments has no result.
+        let mut recorded = None;
         if ran.recorder.total_count() > 0 || ran.recorder.error_count() > 0 {
             let mut record = step_record(&step.name, step.repeat, step.settings.clone(), &ran);
             record.metrics.extend(moves);
             measure_sizes(target, &*course.workload, &mut record);
-            self.log.add(record);
+            self.log.add(record.clone());
+            recorded = Some(record);
         }
-        Ok(ran.deserted)
+        Ok((recorded, ran.deserted))
     }
 
     /// Steps that end with kill -9, each followed by the server's return.
@@ -246,7 +296,7 @@ impl Conductor<'_> {
                 break;
             }
             self.enter(managed.target(), &step, course)?;
-            if let Some(deserted) = self.step(managed.target(), &step, course)? {
+            if let (_, Some(deserted)) = self.step(managed.target(), &step, course, &self.plan.pace())? {
                 return Err(Error::Server { server: course.system.clone(), reason: deserted });
             }
             managed.kill()?;

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 
 use super::parameters::{Parameters, PhasePlan, merged};
 use super::section::{Section, parse};
+use super::threshold::Threshold;
 use crate::Result;
 use crate::results::EventKind;
-use crate::run::Scripted;
+use crate::run::{Ramp, Scripted};
 use crate::target::Driver;
 use crate::workload::{Mode, build};
 
@@ -168,6 +169,9 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
         "memory",
         "syncdelay",
         "rate",
+        "ramp",
+        "thresholds",
+        "search_p99_ms",
         "poisson",
         "loaders",
         "phases",
@@ -194,6 +198,9 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
         memory: size.quantity("memory")?,
         syncdelay: size.quantities("syncdelay")?,
         rate: size.quantity("rate")?,
+        ramp: ramp(&size)?,
+        thresholds: thresholds(&size)?,
+        search_p99_ms: size.quantity("search_p99_ms")?,
         poisson: size.flag("poisson")?,
         loaders: size.number("loaders")?.unwrap_or(8),
         phases: phases(&size)?,
@@ -217,6 +224,22 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
     }
     let (disk_mb, load_s) = (size.number("disk_mb")?.unwrap_or(0), size.quantity("load_s")?.unwrap_or(0.0));
     Ok(Size { parameters, disk_mb, load_s })
+}
+
+fn ramp(size: &Section<'_>) -> Result<Option<Ramp>> {
+    if size.get("ramp").is_none() {
+        return Ok(None);
+    }
+    Ramp::parse(&size.texts("ramp")?).map(Some).map_err(|what| size.wrong("ramp", &what))
+}
+
+fn thresholds(size: &Section<'_>) -> Result<Vec<String>> {
+    let texts = size.texts("thresholds")?;
+    texts
+        .iter()
+        .try_for_each(|text| Threshold::parse(text).map(drop))
+        .map_err(|what| size.wrong("thresholds", &what))?;
+    Ok(texts)
 }
 
 fn phases(size: &Section<'_>) -> Result<Vec<PhasePlan>> {
@@ -277,6 +300,8 @@ mod tests {
             ("full: {}", "full: {phases: [{name: a, settings: {frob: 1}}]}", "unknown field `frob`"),
             ("full: {}", "full: {script: [{at: 1, kind: frob}]}", "x.yaml:8: kind: expected checkpoint, move_chunk"),
             ("name: a", "name: a\ntext_settings: {colour: 1}", "x.yaml:2: unknown key \"colour\""),
+            ("seconds: 3", "seconds: 3\n  ramp: [\"5@0\", \"9\"]", "x.yaml:8: ramp: expected RATE@SECONDS"),
+            ("seconds: 3", "seconds: 3\n  thresholds: [\"p98<1\"]", "x.yaml:8: thresholds: expected METRIC"),
             ("name: a", "name: [a", "x.yaml:"),
             ("name: a", "- a", "x.yaml:"),
         ] {

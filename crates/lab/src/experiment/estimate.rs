@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::plan::Plan;
+use super::search::TRIES;
 use crate::target::managed::free_bytes;
 use crate::{Error, Result};
 
@@ -23,7 +24,8 @@ impl Plan {
         let size = self.experiment.size(self.scale);
         let stations = parameters.cache_mb.len().max(1) * parameters.syncdelay.len().max(1);
         let groups = self.phases().len() * parameters.rounds.max(1) as usize * parameters.repeats.max(1) as usize;
-        let steps = stations * groups * parameters.clients.len();
+        let tries = if parameters.search_p99_ms.is_some() { TRIES as usize + 1 } else { 1 };
+        let steps = stations * groups * parameters.clients.len() * tries;
         let step_s = parameters.warm_s + parameters.steady_s.unwrap_or(0.0) / 2.0 + parameters.seconds;
         let (systems, share) = (self.systems().max(1) as f64, self.share_of_default());
         let reloads = 1 + self.phases().iter().filter(|phase| phase.reload).count();

@@ -7,6 +7,8 @@
 //! | `parameters` | everything that decides what is sent to the servers: of a scale, and of a run |
 //! | `plan`, `estimate` | one at a scale with overrides: stations, steps, how long, how much disk |
 //! | `conduct` | system by system: start, load, steps, kill, sizes, stop |
+//! | `threshold` | bounds that a run has to keep |
+//! | `search` | the highest rate at which a bound is kept |
 //! | `run_log`, `environment` | the record of it, written during the run |
 
 mod catalog;
@@ -17,7 +19,9 @@ mod estimate;
 mod parameters;
 mod plan;
 mod run_log;
+mod search;
 mod section;
+mod threshold;
 
 use std::path::PathBuf;
 
@@ -30,6 +34,7 @@ pub(crate) use estimate::check_room;
 pub use parameters::{Parameters, PhasePlan};
 pub use plan::{Plan, Station, StepPlan};
 pub use run_log::RunLog;
+pub use threshold::{Judged, Threshold, judged};
 
 /// Returns the default parent of managed servers' data directories.
 pub fn default_root() -> PathBuf {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::run::Scripted;
+use crate::run::{Ramp, Scripted};
 use crate::target::Driver;
 
 /// All of it is in run.yaml. An experiment's file says it for each scale, the command line overrides it and adds the systems.
@@ -35,7 +35,16 @@ pub struct Parameters {
     pub memory: Option<f64>,
     pub syncdelay: Vec<f64>,
     pub rate: Option<f64>,
+    /// A rate that changes during each step, by its measured seconds.
+    #[serde(default)]
+    pub ramp: Option<Ramp>,
     pub poisson: bool,
+    /// Bounds that the run has to keep.
+    #[serde(default)]
+    pub thresholds: Vec<String>,
+    /// Search for the highest rate with p99 below this number of milliseconds.
+    #[serde(default)]
+    pub search_p99_ms: Option<f64>,
     pub loaders: usize,
     pub phases: Vec<PhasePlan>,
     pub script: Vec<Scripted>,

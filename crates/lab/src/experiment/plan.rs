@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::definition::{Experiment, KV, Scale};
 use super::parameters::{Parameters, PhasePlan, merged};
+use super::threshold::Threshold;
 use crate::kv::EngineFacts;
-use crate::run::{Arrival, Pace};
+use crate::run::{Arrival, Pace, Ramp};
 use crate::target::compression;
 use crate::target::managed::{Flags, Setup, Shards};
 use crate::target::mysql::MariaDb;
@@ -104,7 +105,31 @@ impl Plan {
         if parameters.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Err(Error::Usage("--rate takes a number above 0".to_owned()));
         }
+        self.check_load()?;
         parameters.targets.iter().try_for_each(|target| crate::target::check(target))
+    }
+
+    /// Checks ramp, thresholds and search.
+    fn check_load(&self) -> Result<()> {
+        let parameters = &self.parameters;
+        let wrong = |option: &str, what: &str| Err(Error::Usage(format!("--{option}: {what}")));
+        for text in &parameters.thresholds {
+            Threshold::parse(text).map_err(|what| Error::Usage(format!("--threshold: {what}")))?;
+        }
+        if parameters.ramp.is_some() && (parameters.rate.is_some() || parameters.steady_s.is_some()) {
+            return wrong("ramp", "a ramp is a rate itself, and its times count from a warm-up of fixed length");
+        }
+        let Some(bound) = parameters.search_p99_ms else { return Ok(()) };
+        if bound <= 0.0 {
+            return wrong("search-p99", "expected milliseconds above 0");
+        }
+        if parameters.rate.is_some() || parameters.ramp.is_some() || parameters.rounds > 1 || parameters.repeats > 1 {
+            return wrong("search-p99", "the search sets the rate, and repeats each step by itself");
+        }
+        if self.experiment.recovery || !parameters.script.is_empty() {
+            return wrong("search-p99", "steps that kill the server or have a script cannot be repeated at many rates");
+        }
+        Ok(())
     }
 
     /// Returns the cluster of an experiment that needs one: as many shards as its founding text has.
@@ -214,15 +239,19 @@ impl Plan {
         StepPlan { name: words.join("-"), phase: phase.clone(), clients, repeat, settings }
     }
 
+    pub fn arrival(&self) -> Arrival {
+        if self.parameters.poisson { Arrival::Poisson } else { Arrival::Constant }
+    }
+
     pub fn pace(&self) -> Pace {
         let parameters = &self.parameters;
-        let arrival = if parameters.poisson { Arrival::Poisson } else { Arrival::Constant };
+        let ramp = parameters.ramp.as_ref().map(|ramp| ramp.later(parameters.warm_s));
         Pace {
             warm: Duration::from_secs_f64(parameters.warm_s),
             steady_within: parameters.steady_s.map(Duration::from_secs_f64),
             measured: Duration::from_secs_f64(parameters.seconds),
             interval: Duration::from_secs_f64(parameters.interval_s),
-            rate: parameters.rate.map(|rate| (rate, arrival)),
+            rate: ramp.or(parameters.rate.map(Ramp::level)).map(|ramp| (ramp, self.arrival())),
             seed: parameters.seed,
             script: parameters.script.clone(),
             kill_at_end: self.experiment.recovery,
@@ -232,7 +261,12 @@ impl Plan {
     /// Describes the schedule of operations.
     pub fn schedule(&self) -> String {
         let arrival = if self.parameters.poisson { "Poisson" } else { "constant" };
-        self.parameters.rate.map_or("closed loop".to_owned(), |rate| format!("open, {arrival}, {rate}/s"))
+        match (&self.parameters.ramp, self.parameters.rate, self.parameters.search_p99_ms) {
+            (Some(ramp), _, _) => format!("open, {arrival}, {ramp} (rate/s at seconds)"),
+            (None, Some(rate), _) => format!("open, {arrival}, {rate}/s"),
+            (None, None, Some(bound)) => format!("open, {arrival}, the highest rate with p99 below {bound} ms"),
+            (None, None, None) => "closed loop".to_owned(),
+        }
     }
 
     /// Names of all systems, in order.

@@ -118,6 +118,11 @@ impl RunLog {
         self.watchers.iter_mut().for_each(|watcher| watcher.step(system, &step));
     }
 
+    /// Returns the step that was added last to the system that was begun last.
+    pub fn last_step(&mut self) -> Option<&mut StepRecord> {
+        self.record.systems.last_mut()?.steps.last_mut()
+    }
+
     /// The system that was begun last ended before its plan.
     pub fn fail(&mut self, why: &str) {
         self.fail_of(&self.last(), why);

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::load::histogram;
 use super::work::{DATABASE, array};
-use crate::run::{Arrival, Schedule};
+use crate::run::{Arrival, Ramp, Schedule};
 use crate::target::Target;
 use crate::target::mongodb::MongoDb;
 use crate::{Error, Result};
@@ -32,7 +32,7 @@ pub(super) fn run(target: &MongoDb, per_second: f64, time: Duration) -> Result<D
     let mut watcher = Watcher::open(target.client()?).map_err(failed)?;
     let mut clients = (0..WRITERS).map(|_| target.client()).collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
-    let schedule = Schedule::new(per_second, Arrival::Poisson, 1, start);
+    let schedule = Schedule::new(Ramp::level(per_second), Arrival::Poisson, 1, start);
     let ended = AtomicBool::new(false);
     let (written, seen) = std::thread::scope(|scope| {
         let write = |client: &mut Client| write(client, &schedule, start, time);

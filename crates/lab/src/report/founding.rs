@@ -3,6 +3,7 @@
 use super::ageing;
 use super::chart::{COSTS, SIZES, cost_title, last_sized};
 use super::grid::{self, CLIENTS, Choice, Dimension, Grid, Spread, label, with};
+use super::load_control;
 use super::measured::Measured;
 use super::phases::Phases;
 use super::published::Published;
@@ -21,6 +22,8 @@ pub(super) fn tables(run: &Run) -> Vec<Table> {
         tables.extend(sizes(record));
         return tables;
     }
+    tables.extend(load_control::thresholds(record));
+    tables.extend(load_control::kept_rates(record));
     tables.extend(rounds(&grid, record));
     tables.extend(ageing::table(&grid, Published::about(&record.experiment)));
     tables.extend(rates(&grid, record));

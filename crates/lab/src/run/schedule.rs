@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::Ramp;
 use crate::workload::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Arrival {
 
 #[derive(Debug)]
 pub struct Schedule {
-    gap_s: f64,
+    ramp: Ramp,
     arrival: Arrival,
     state: Mutex<State>,
 }
@@ -29,24 +30,24 @@ pub struct Schedule {
 struct State {
     random: Random,
     start: Instant,
-    next_s: f64,
+    /// Number of the next token.
+    next: f64,
 }
 
 impl Schedule {
-    pub fn new(per_second: f64, arrival: Arrival, seed: u64, start: Instant) -> Schedule {
-        let state = State { random: Random::new(seed), start, next_s: 0.0 };
-        Schedule { gap_s: 1.0 / per_second, arrival, state: Mutex::new(state) }
+    pub fn new(ramp: Ramp, arrival: Arrival, seed: u64, start: Instant) -> Schedule {
+        let state = State { random: Random::new(seed), start, next: 0.0 };
+        Schedule { ramp, arrival, state: Mutex::new(state) }
     }
 
     /// Takes the next token.
     pub fn take(&self) -> Instant {
         let mut state = self.state.lock();
-        let due = state.start + Duration::from_secs_f64(state.next_s);
-        let gap = match self.arrival {
-            Arrival::Constant => self.gap_s,
-            Arrival::Poisson => -state.random.fraction().ln() * self.gap_s,
+        let due = state.start + Duration::from_secs_f64(self.ramp.due_s(state.next));
+        state.next += match self.arrival {
+            Arrival::Constant => 1.0,
+            Arrival::Poisson => -state.random.fraction().ln(),
         };
-        state.next_s += gap;
         due
     }
 
@@ -54,7 +55,7 @@ impl Schedule {
     pub fn backlog(&self, now: Instant) -> f64 {
         let state = self.state.lock();
         let elapsed = now.saturating_duration_since(state.start).as_secs_f64();
-        ((elapsed - state.next_s) / self.gap_s).max(0.0)
+        (self.ramp.count(elapsed) - state.next).max(0.0)
     }
 }
 
@@ -64,7 +65,7 @@ mod tests {
 
     fn last_of(n: usize, arrival: Arrival) -> f64 {
         let start = Instant::now();
-        let schedule = Schedule::new(100.0, arrival, 1, start);
+        let schedule = Schedule::new(Ramp::level(100.0), arrival, 1, start);
         let tokens: Vec<Instant> = (0..n).map(|_| schedule.take()).collect();
         assert!(tokens.is_sorted());
         tokens.last().unwrap().duration_since(start).as_secs_f64()
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn tokens_not_taken_pile_up() {
         let start = Instant::now();
-        let schedule = Schedule::new(100.0, Arrival::Constant, 1, start);
+        let schedule = Schedule::new(Ramp::level(100.0), Arrival::Constant, 1, start);
         schedule.take();
         let backlog = schedule.backlog(start + Duration::from_secs(2));
         assert!((backlog - 199.0).abs() < 0.5, "{backlog}");

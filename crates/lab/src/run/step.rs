@@ -9,7 +9,7 @@ use rustix::process::{Resource, Signal, getrlimit};
 
 use super::script::{self, Done};
 use super::worker::Worker;
-use super::{Arrival, Context, Recorder, Schedule, Script};
+use super::{Arrival, Context, Ramp, Recorder, Schedule, Script};
 use crate::observe::{Observed, Sample, Usage, is_running, processors};
 use crate::results::{EventKind, Phase};
 use crate::target::process::signal;
@@ -26,7 +26,7 @@ pub struct Pace {
     pub measured: Duration,
     pub interval: Duration,
     /// Units per second of all clients together; `None`: each client as fast as replies arrive (a closed loop).
-    pub rate: Option<(f64, Arrival)>,
+    pub rate: Option<(Ramp, Arrival)>,
     pub seed: u64,
     pub script: Script,
     /// The step ends with kill -9 of the server, while the clients are at work.
@@ -147,9 +147,9 @@ pub fn run_step(
     let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
     let slots: Vec<Mutex<Recorder>> = (0..place(0).of.min(SLOTS_MAX)).map(|_| Mutex::default()).collect();
     let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
-    let schedule = pace.rate.map(|(rate, arrival)| {
-        let tokens = rate / workload.unit_rows() as f64;
-        Schedule::new(tokens, arrival, pace.seed.wrapping_mul(31), Instant::now())
+    let schedule = pace.rate.as_ref().map(|(rate, arrival)| {
+        let tokens = rate.times(1.0 / workload.unit_rows() as f64);
+        Schedule::new(tokens, *arrival, pace.seed.wrapping_mul(31), Instant::now())
     });
     std::thread::scope(|scope| {
         let mut threads = Vec::new();

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lab::experiment::{Parameters, PhasePlan, Plan, RunLog, Scale, carry_out, find, read};
+use arbor_lab::experiment::{Parameters, PhasePlan, Plan, RunLog, Scale, carry_out, find, judged, read};
 use arbor_lab::results::{Clock, Ending, Event, Phase, Run, StepRecord};
-use arbor_lab::run::{Interrupt, Interval, Watch};
+use arbor_lab::run::{Interrupt, Interval, Ramp, Watch};
 use arbor_lab::target::Driver;
 use arbor_lab::target::managed::Setup;
 use arbor_wire::Command;
@@ -271,6 +271,59 @@ fn point_queries() {
     let run = carried_out(&other);
     assert!(failure(&run, 0).contains("--drop"), "{}", failure(&run, 0));
     assert_eq!(run.record.ending, Ending::Partial);
+}
+
+#[test]
+fn thresholds_are_judged_on_each_system() {
+    let (address, _) = start();
+    let mut plan = plan("001-point-queries", &address);
+    plan.parameters.clients = vec![1];
+    plan.parameters.thresholds = ["rate>1", "errors<=0", "p99<0.0000001"].map(str::to_owned).into();
+    let run = carried_out(&plan);
+    let kept: Vec<(String, bool)> =
+        judged(&run.record).into_iter().map(|judged| (judged.threshold, judged.is_kept)).collect();
+    let expect = [("rate>1", true), ("errors<=0", true), ("p99<0.0000001", false)];
+    assert_eq!(kept, expect.map(|(text, is_kept)| (text.to_owned(), is_kept)));
+    let text = arbor_lab::report::text(&run);
+    assert!(text.contains("NOT kept") && text.contains("thresholds\n==="), "{text}");
+}
+
+#[test]
+fn a_ramp_changes_the_rate_within_a_step() {
+    let (address, _) = start();
+    let mut plan = plan("001-point-queries", &address);
+    (plan.parameters.clients, plan.parameters.seconds) = (vec![2], 1.0);
+    plan.parameters.ramp = Some(Ramp::parse(&["50@0", "250@1"].map(str::to_owned)).unwrap());
+    plan.check().unwrap();
+    let run = carried_out(&plan);
+    // 150 are due in the measured second; what waits on a busy machine is in the backlog
+    let step = steps(&run, Phase::Run)[0];
+    let due = step.metric("units").unwrap() + step.metric("backlog").unwrap();
+    assert!((140.0..165.0).contains(&due), "{step:?}");
+    assert!(step.latency("point_query", Clock::Response).is_some());
+    assert_eq!(run.record.schedule, "open, constant, 50@0,250@1 (rate/s at seconds)");
+}
+
+#[test]
+fn a_search_ends_at_a_rate_that_keeps_the_bound_or_at_none() {
+    let (address, _) = start();
+    let mut plan = plan("001-point-queries", &address);
+    (plan.parameters.clients, plan.parameters.seconds) = (vec![2], 0.1);
+    let kept = |bound_ms: f64| {
+        let mut plan = plan.clone();
+        plan.parameters.search_p99_ms = Some(bound_ms);
+        plan.check().unwrap();
+        let run = carried_out(&plan);
+        assert_eq!(failure(&run, 0), "none");
+        let tries = steps(&run, Phase::Run);
+        assert!(tries.len() >= 3 && tries[0].name == "c2-try0" && tries[1].name == "c2-try1", "{tries:?}");
+        assert!(tries[1].metric("tried_rate") < tries[0].metric("per_second"));
+        (tries.last().unwrap().metric("kept_rate").unwrap(), arbor_lab::report::text(&run))
+    };
+    let (none, text) = kept(1e-9);
+    assert!(none == 0.0 && text.contains("mock, 2 clients  none"), "{none} {text}");
+    let (some, text) = kept(60_000.0);
+    assert!(some > 0.0 && text.contains("highest rate per second with p99 below 60000 ms"), "{some} {text}");
 }
 
 #[test]

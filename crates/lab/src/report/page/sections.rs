@@ -54,9 +54,10 @@ impl Contents<'_> {
             return placed(charts, phases.charts()) + &self.tables_about(&["rate"]);
         }
         let (grid, unit) = (Grid::of(record, Phase::Run), plural(&record.unit));
+        let control = self.tables_about(&["thresholds", "kept"]);
         let rounds = chart::rounds(&grid, &unit);
         let their_rounds = self.published.and_then(|text| chart::published_rounds(text.table("rounds")?));
-        let mut html = side_by_side(charts, rounds, their_rounds);
+        let mut html = control + &side_by_side(charts, rounds, their_rounds);
         html.push_str(&self.tables_about(&["rounds", "ageing"]));
         let mut ladders = chart::ladders(&grid, &unit).into_iter();
         let their_ladder = self.published.and_then(|text| chart::published_ladder(text.table("rate")?));
