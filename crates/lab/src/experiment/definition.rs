@@ -2,10 +2,12 @@
 //! wrong sort is named with its line.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::own;
 use super::parameters::{Parameters, PhasePlan, merged};
 use super::section::{Section, parse};
 use super::threshold::Threshold;
@@ -13,7 +15,8 @@ use crate::Result;
 use crate::results::EventKind;
 use crate::run::{Ramp, Scripted};
 use crate::target::Driver;
-use crate::workload::{Mode, build};
+use crate::workload::own::{Definition, Own};
+use crate::workload::{Mode, Workload, build};
 
 /// The workload of an experiment that runs the engines alone (`arbor lab kv`).
 pub const KV: &str = "kv";
@@ -44,6 +47,8 @@ pub struct Experiment {
     pub text_settings: Option<TextSettings>,
     small: Size,
     full: Size,
+    /// Documents and statements of the file itself.
+    own: Option<Arc<Definition>>,
     /// The file.
     pub text: String,
 }
@@ -82,6 +87,11 @@ pub struct Size {
 }
 
 impl Experiment {
+    /// Returns a new workload at its beginning. Errors: settings that do not fit, in words for people.
+    pub fn build(&self, mode: Mode, settings: &Map<String, Value>) -> std::result::Result<Box<dyn Workload>, String> {
+        workload_of(&self.workload, self.own.as_ref(), mode, settings)
+    }
+
     pub fn size(&self, scale: Scale) -> &Size {
         match scale {
             Scale::Small => &self.small,
@@ -94,7 +104,7 @@ impl Experiment {
 pub fn read(file: &str, text: &str) -> Result<Experiment> {
     let document = parse(file, text)?;
     let top = Section::of(file, &document)?;
-    top.only(&[
+    let keys = [
         "name",
         "about",
         "founding_text",
@@ -111,7 +121,8 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         "text_settings",
         "small",
         "full",
-    ])?;
+    ];
+    top.only(&[&keys[..], &own::KEYS].concat())?;
     let workload = top.required("workload")?.to_owned();
     let name = top.required("name")?.to_owned();
     if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
@@ -122,7 +133,8 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         Some("fixed") => Mode::Fixed,
         Some(_) => return Err(top.wrong("mode", "expected compat or fixed")),
     };
-    let size = |name| size(&top, name, &workload, mode);
+    let own = own::read(&top, &workload)?;
+    let size = |name| size(&top, name, &workload, mode, own.as_ref());
     Ok(Experiment {
         name,
         about: top.required("about")?.to_owned(),
@@ -138,6 +150,7 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         text_settings: text_settings(&top)?,
         small: size("small")?,
         full: size("full")?,
+        own: own.clone(),
         workload,
         text: text.to_owned(),
     })
@@ -154,7 +167,20 @@ fn text_settings(top: &Section<'_>) -> Result<Option<TextSettings>> {
     Ok(Some(TextSettings { flags: flags(&section)?, oplog: section.flag("oplog")? }))
 }
 
-fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Size> {
+/// Returns a new workload, of the file's own statements or by its name. Errors: in words for people.
+fn workload_of(
+    name: &str,
+    own: Option<&Arc<Definition>>,
+    mode: Mode,
+    settings: &Map<String, Value>,
+) -> std::result::Result<Box<dyn Workload>, String> {
+    match own {
+        Some(own) => Ok(Box::new(Own::new(own, settings)?)),
+        None => build(name, mode, settings),
+    }
+}
+
+fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode, own: Option<&Arc<Definition>>) -> Result<Size> {
     let size = top.section(name)?.ok_or_else(|| top.wrong(name, "is missing"))?;
     size.only(&[
         "settings",
@@ -217,9 +243,9 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
     if workload != KV {
         // Whatever the workload refuses is refused here, with its line.
         let refused = |text: String| settings.unwrap_or(size).wrong_within(&text);
-        build(workload, mode, &parameters.settings).map_err(refused)?;
+        workload_of(workload, own, mode, &parameters.settings).map_err(refused)?;
         for phase in &parameters.phases {
-            build(workload, mode, &merged(&parameters.settings, &phase.settings)).map_err(refused)?;
+            workload_of(workload, own, mode, &merged(&parameters.settings, &phase.settings)).map_err(refused)?;
         }
     }
     let (disk_mb, load_s) = (size.number("disk_mb")?.unwrap_or(0), size.quantity("load_s")?.unwrap_or(0.0));
@@ -307,6 +333,45 @@ mod tests {
         ] {
             let text = GOOD.replace(from, to);
             let error = read("x.yaml", &text).unwrap_err().to_string();
+            assert!(error.contains(expect), "{from} -> {to}: {error}");
+        }
+    }
+
+    const OWN: &str = "name: a\nabout: b\nworkload: statements\nbindings:\n  n: {int: [1, 5]}\n  id: {new: c}\ncollections:\n  c:\n    documents: 10\n    \
+                       document: {_id: \"{row}\", n: \"{n}\"}\nstatements:\n  - {name: s, command: {find: c, filter: {n: \"{n}\"}}}\nsmall: {}\nfull: {}\n";
+
+    #[test]
+    fn what_is_wrong_in_own_statements_is_named_with_its_line() {
+        read("x.yaml", OWN).unwrap();
+        for (from, to, expect) in [
+            ("workload: statements", "workload: pointquery", "x.yaml:5: bindings: is a key of the workload statements"),
+            ("{int: [1, 5]}", "{int: [5, 1]}", "x.yaml:5: int: expected two numbers"),
+            ("{int: [1, 5]}", "{frob: 1}", "x.yaml:5: unknown key \"frob\""),
+            (
+                "{int: [1, 5]}",
+                "{choice: [a, b], weights: [1]}",
+                "x.yaml:5: choice: expected values, and as many weights",
+            ),
+            ("{int: [1, 5]}", "{int: [1, 5], distribution: latest}", "x.yaml:5: distribution: expected uniform"),
+            ("{int: [1, 5]}", "{text: [1, 5], exponent: 0.5}", "x.yaml:5: exponent: only int and row have"),
+            ("{new: c}", "{new: d}", "x.yaml:6: new: there is no collection \"d\""),
+            ("  id:", "  row:", "there is such a binding already"),
+            ("n: \"{n}\"}\nstat", "n: \"{m}\"}\nstat", "x.yaml:10: document: \"{m}\": unknown binding \"m\""),
+            (
+                "n: \"{n}\"}\nstat",
+                "n: \"{id}\"}\nstat",
+                "x.yaml:10: document: binding \"id\": new rows are for statements",
+            ),
+            (
+                "filter: {n: \"{n}\"}",
+                "filter: {n: \"{row}\"}",
+                "x.yaml:12: command: binding \"row\": a statement loads no row",
+            ),
+            ("name: s,", "name: operation,", "the name \"operation\" (statement 1) is taken"),
+            ("small: {}", "small: {settings: {d: 1}}", "x.yaml:13: workload statements: unknown setting `d`"),
+        ] {
+            assert!(OWN.contains(from), "{from}");
+            let error = read("x.yaml", &OWN.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(expect), "{from} -> {to}: {error}");
         }
     }

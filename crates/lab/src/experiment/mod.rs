@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `definition`, `section` | an experiment as its YAML file says it; keys checked, errors named with their line |
+//! | `own` | a user's own documents and statements in it |
 //! | `catalog` | those that are built in (one file each in `experiments/`): list, describe |
 //! | `parameters` | everything that decides what is sent to the servers: of a scale, and of a run |
 //! | `plan`, `estimate` | one at a scale with overrides: stations, steps, how long, how much disk |
@@ -16,6 +17,7 @@ mod conduct;
 mod definition;
 mod environment;
 mod estimate;
+mod own;
 mod parameters;
 mod plan;
 mod run_log;

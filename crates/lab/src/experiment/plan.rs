@@ -17,7 +17,7 @@ use crate::run::{Arrival, Pace, Ramp};
 use crate::target::compression;
 use crate::target::managed::{Flags, Setup, Shards};
 use crate::target::mysql::MariaDb;
-use crate::workload::{Mode, Workload, build};
+use crate::workload::{Mode, Workload};
 use crate::{Error, Result};
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Plan {
     /// A new one, at its beginning.
     pub fn workload(&self, phase: &PhasePlan) -> Result<Box<dyn Workload>> {
         let settings = merged(&self.parameters.settings, &phase.settings);
-        build(&self.experiment.workload, self.mode(), &settings).map_err(Error::Usage)
+        self.experiment.build(self.mode(), &settings).map_err(Error::Usage)
     }
 
     /// The phases; one without a name where the experiment has none.

@@ -75,7 +75,7 @@ impl<'a> Section<'a> {
         self.list(key)?.iter().map(|node| Section::of(self.file, node)).collect()
     }
 
-    fn list(&self, key: &str) -> Result<&'a [MarkedYaml<'a>]> {
+    pub(super) fn list(&self, key: &str) -> Result<&'a [MarkedYaml<'a>]> {
         let Some(node) = self.get(key) else { return Ok(&[]) };
         match &node.data {
             YamlData::Sequence(list) => Ok(list),
@@ -121,6 +121,30 @@ impl<'a> Section<'a> {
     pub(super) fn texts(&self, key: &str) -> Result<Vec<String>> {
         let texts = self.list(key)?.iter().map(|node| node.data.as_str().map(str::to_owned));
         texts.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of strings"))
+    }
+
+    /// Returns names and nodes in the order of the file.
+    pub(super) fn nodes(&self) -> Result<Vec<(&'a str, &'a MarkedYaml<'a>)>> {
+        let entries = self.node.data.as_mapping().into_iter().flatten();
+        let entry = |(key, node): (&'a MarkedYaml<'a>, &'a MarkedYaml<'a>)| {
+            Ok((key.data.as_str().ok_or_else(|| self.wrong_at(key, "a key must be a string"))?, node))
+        };
+        entries.map(entry).collect()
+    }
+
+    /// Returns the mapping that one of the nodes is.
+    pub(super) fn within(&self, node: &'a MarkedYaml<'a>) -> Result<Section<'a>> {
+        Section::of(self.file, node)
+    }
+
+    /// Numbers of any sign.
+    pub(super) fn floats(&self, key: &str) -> Result<Vec<f64>> {
+        let number = |node: &MarkedYaml<'_>| {
+            let number = node.data.as_floating_point().or_else(|| node.data.as_integer().map(|number| number as f64));
+            number.filter(|number| number.is_finite())
+        };
+        let numbers = self.list(key)?.iter().map(number);
+        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of numbers"))
     }
 
     /// Names and values in the order of the file.

@@ -33,7 +33,7 @@ pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Bo
             })
         }
         "ycsb" => Box::new(Ycsb::new(mode, &read(name, settings)?)?),
-        _ => return Err(format!("unknown workload {name:?}; known are {}", NAMES.join(", "))),
+        _ => return Err(format!("unknown workload {name:?}; known are {}, {}", NAMES.join(", "), super::own::NAME)),
     })
 }
 

@@ -12,6 +12,7 @@
 //! | `sharded` | founding text 003 |
 //! | `ycsb` | founding text 004 |
 //! | `iibench` | insertion under indexes |
+//! | `own` | documents and statements of a user's own file |
 
 mod build;
 mod collection;
@@ -19,6 +20,7 @@ pub mod iibench;
 mod kind;
 pub mod linkbench;
 mod operation;
+pub mod own;
 pub mod percona;
 pub mod pointquery;
 mod random;

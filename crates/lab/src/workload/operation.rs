@@ -2,6 +2,7 @@
 
 use super::iibench::IibenchOperation;
 use super::linkbench::{LinkOperation, Store};
+use super::own::OwnOperation;
 use super::percona::PerconaStatement;
 use super::ycsb::YcsbOperation;
 use super::{Kind, Statement};
@@ -18,6 +19,8 @@ pub enum Operation<'a> {
     Link(Store, LinkOperation<'a>),
     /// About YCSB's records.
     Ycsb(YcsbOperation<'a>),
+    /// A user's own documents and statements.
+    Own(OwnOperation<'a>),
     /// About iiBench's purchases.
     Iibench(IibenchOperation<'a>),
 }
@@ -44,6 +47,7 @@ impl Operation<'_> {
             Operation::Percona(statement) => statement.kind(),
             Operation::Link(_, operation) => operation.kind(),
             Operation::Ycsb(operation) => operation.kind(),
+            Operation::Own(operation) => operation.kind(),
             Operation::Iibench(operation) => operation.kind(),
         }
     }

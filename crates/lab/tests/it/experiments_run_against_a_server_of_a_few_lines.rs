@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -271,6 +272,38 @@ fn point_queries() {
     let run = carried_out(&other);
     assert!(failure(&run, 0).contains("--drop"), "{}", failure(&run, 0));
     assert_eq!(run.record.ending, Ending::Partial);
+}
+
+#[test]
+fn documents_and_statements_of_a_file_of_ones_own() {
+    let (address, tables) = start();
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap());
+    let file = root.join("../../docs/own-statements.yaml");
+    let mut plan = plan(file.to_str().unwrap(), &address);
+    plan.parameters.settings = [("orders".to_owned(), 2500.into())].into_iter().collect();
+    plan.parameters.clients = vec![2];
+    plan.check().unwrap();
+    let run = carried_out(&plan);
+    assert_eq!((failure(&run, 0), steps(&run, Phase::Load)[0].metric("units")), ("none", Some(2500.0)));
+    let step = steps(&run, Phase::Run)[0];
+    assert_eq!(step.metric("errors"), Some(0.0), "{step:?}");
+    let count = |kind: &str| step.latency(kind, Clock::Service).map_or(0, |row| row.count) as f64;
+    let (all, look_up) = (count("operation"), count("look_up"));
+    assert!(all > 50.0 && (look_up / all - 0.6).abs() < 0.25, "{look_up} of {all}");
+    assert_eq!(all, count("look_up") + count("newest") + count("pay") + count("order"));
+    let tables = tables.lock().unwrap();
+    let orders = &tables["orders"];
+    assert!(orders.len() as f64 > 2500.0, "{}", orders.len());
+    let shown = orders[&7].as_doc().to_string();
+    assert!(shown.starts_with("{ _id: 7, customer: ") && shown.contains("note: \"order 7: "), "{shown}");
+    // A server that is loaded by another run has the same documents.
+    let (address, others) = start();
+    let mut plan = plan.clone();
+    plan.parameters.targets = vec![format!("mock=mongodb://{address}")];
+    plan.parameters.clients.clear();
+    carried_out(&plan);
+    let without_time = |text: &str| text.split(", at:").next().unwrap().to_owned();
+    assert_eq!(without_time(&others.lock().unwrap()["orders"][&7].as_doc().to_string()), without_time(&shown));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod iibench;
 mod linkbench;
 mod object_ids;
+mod own;
 mod percona;
 mod sharded;
 mod statistics;
@@ -188,6 +189,7 @@ impl Session for Connection {
             Operation::Sharded(statement) => sharded::execute(&mut self.client, statement).map(Answer::rows),
             Operation::Link(store, operation) => self.linkbench.execute(&mut self.client, store, operation),
             Operation::Ycsb(operation) => self.ycsb.execute(&mut self.client, operation).map(Answer::rows),
+            Operation::Own(operation) => own::execute(&mut self.client, operation).map(Answer::rows),
             Operation::Iibench(operation) => self.iibench.execute(&mut self.client, operation).map(Answer::rows),
         }
     }
