@@ -205,6 +205,46 @@ test('no serious fault of accessibility', async () => {
   }
 });
 
+test('the site compares many runs, filters them, and finds a change of level', async () => {
+  for (const [scheme, width] of [['light', 1440], ['dark', 390]]) {
+    const { page, faults, close } = await open(browser, pathToFileURL(join(directory, 'site.html')).href, { scheme, width });
+    const rows = () => page.$$eval('#ratios tbody tr', rows => rows.map(row => [...row.cells].map(cell => cell.textContent)));
+    await page.selectOption('#experiment', 'sysbench, full');
+    const columns = await page.$$eval('#ratios thead th', cells => cells.map(cell => cell.textContent));
+    assert.deepEqual(columns, ['step', 'ftree', 'lmdb']);
+    const before = await rows();
+    assert.match(before[0][0], /geometric mean of 2 common steps/);
+    // ftree was faster by a quarter, and is slower since it lost a third
+    assert.deepEqual([before[0][2], +before[0][1] > 1.1], ['1.000', true]);
+    await page.uncheck('#systems input[value="lmdb"]');
+    assert.equal((await rows())[0][1], '1.000');
+    await page.check('#systems input[value="lmdb"]');
+    await page.selectOption('#metric', 'price');
+    // 0.36 an hour for about 400 transactions a second
+    assert.match((await rows()).find(row => row[0] === '1 client')[2], /^0\.2\d* \(1\.00\)$/);
+    await page.selectOption('#step', 'c8');
+    const changes = await page.$$eval('#changes tbody tr', rows => rows.map(row => row.textContent));
+    assert.equal(changes.length, 1, changes.join('; '));
+    assert.match(changes[0], /^ftree075a5a5a5a-3\d\.\d %$/);
+    const history = await drawing(page, '#line');
+    assert.deepEqual(history.series.map(series => [series.name, series.length]), [['ftree', 14], ['lmdb', 14]]);
+    await page.selectOption('#experiment', 'kv, small');
+    await page.selectOption('#metric', 'rate');
+    await page.selectOption('#caches', 'cold');
+    assert.deepEqual((await rows()).map(row => row[0]).slice(1), ['1 client, phase get-cold-x1']);
+    const size = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(size[0] <= size[1], `the page is wider than its window: ${size}`);
+    await page.selectOption('#experiment', 'sysbench, full');
+    await page.selectOption('#caches', 'all');
+    await shot(page, `site-${scheme}-${width}`);
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }));
+    assert.deepEqual(found.violations.map(violation => `${violation.id}: ${violation.nodes[0].html.slice(0, 120)}`), []);
+    assert.deepEqual(faults, []);
+    await close();
+  }
+});
+
 test('the index links to each report and says how it ended', async () => {
   const { page, faults, close } = await open(browser, pathToFileURL(join(directory, 'index.html')).href);
   const links = await page.$$eval('table.texts a', links => links.map(link => link.href));

@@ -137,7 +137,7 @@ const Charts = (() => {
         const data = chart.x.categories.map(() => null);
         for (const [x, y] of of.points) data[x] = y;
         const itemStyle = of.published ? { opacity: 0.75, decal: { symbol: 'rect', dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: -Math.PI / 4, color: 'rgba(255,255,255,0.35)' } } : {};
-        return { type: 'bar', name: of.name, data, color: colour(of.system), barGap: '8%', barMaxWidth: 48, itemStyle };
+        return { type: 'bar', name: of.name, data, ...(chart.stacked ? { stack: 'one' } : {}), color: colour(of.system), barGap: '8%', barMaxWidth: 48, itemStyle };
       });
       const bars = series.length;
       chart.series.forEach((of, n) => {

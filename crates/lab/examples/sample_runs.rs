@@ -15,6 +15,7 @@ use arbor_lab::results::{
     Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, StepRecord, SystemRecord, Writer,
 };
 use arbor_lab::run::Watch;
+use arbor_lab::site::{self, Prices};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -39,7 +40,42 @@ fn main() -> Outcome<()> {
         directories.push(path);
     }
     println!("{}", draw_index(&directory, "Sample runs", &directories)?.display());
+    directories.extend(history(&directory.join("history"))?);
+    let prices = directory.join("prices.yaml");
+    std::fs::write(
+        &prices,
+        "currency: EUR\ninstances:\n  small: {per_hour: 0.36}\n  other: {per_hour: 1, processors: 64}\n",
+    )?;
+    let file = directory.join("site.html");
+    std::fs::write(&file, site::page(&file, "Sample site", &directories, Some(&Prices::read(&prices)?))?)?;
     Ok(())
+}
+
+/// Writes runs of fourteen commits on one machine; from the eighth on one system is a third slower.
+fn history(parent: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut directories = Vec::new();
+    for n in 0..14_u32 {
+        let mut record = record("sysbench", "nightly", "transaction", &["transaction"], &["ftree", "lmdb"]);
+        record.scale = "full".to_owned();
+        record.started = format!("2026-10-{:02}T01:00:00Z", n + 1);
+        record.arbor_version = format!("0.1.0, commit {n:02x}{}, release", "5a".repeat(19));
+        let by = 1.0 + 0.01 * (f64::from(n) * 2.3).sin();
+        let slower = if n < 7 { 1.0 } else { 0.66 };
+        let mut steps = vec![(0, load(50_000.0))];
+        for (system, rate) in [(0, 500.0 * by * slower), (1, 400.0 * by)] {
+            let one =
+                |name: &str, clients: usize, by: f64| Step { seconds: 1, ..step(name, clients, rate * by, waves) };
+            steps.extend([(system, one("c1", 1, 1.0)), (system, one("c8", 8, 5.0))]);
+        }
+        let path = parent.join(format!("{n:02}"));
+        if path.exists() {
+            std::fs::remove_dir_all(&path)?;
+        }
+        write(&path, Plan { record, steps, events: Vec::new() })?;
+        draw(&path)?;
+        directories.push(path);
+    }
+    Ok(directories)
 }
 
 /// One run to be: its record without steps, and what each step brings.

@@ -8,6 +8,7 @@
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `results` | a run as files, written during the run and read back: run.yaml, series.csv, hist.hlog, events, tables |
 //! | `report` | what is drawn from a run's files: tables in the founding texts' forms, the page with charts, the index page |
+//! | `site` | one page over many runs and machines |
 //! | `live` | the page that shows a run in progress |
 //! | `query` | single shapes of queries, timed and explained |
 //! | `replset` | what a replica set of one member costs |
@@ -31,6 +32,7 @@ mod replset;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod site;
 pub mod target;
 pub mod workload;
 

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::{kv, replset, report};
+use crate::{kv, replset, report, site};
 
 /// Bytes of a point query's reply on a sysbench document, for `lab echo` without a server to ask.
 const POINT_REPLY_BYTES: &str = "330";
@@ -27,6 +27,7 @@ pub fn command() -> Command {
                 .arg(directories("Directories of runs; the first is what the others are compared with"))
                 .arg(option("page", "FILE", "Write the comparison as a page with charts, too")),
         )
+        .subcommand(site::arguments::command())
         .subcommand(replay())
         .subcommand(echo())
         .subcommand(replset::arguments::arguments())
@@ -50,7 +51,7 @@ fn experiment() -> Arg {
     Arg::new("experiment").required(true).value_name("EXPERIMENT").help("A name of `arbor lab list`, or a YAML file")
 }
 
-fn directories(help: &'static str) -> Arg {
+pub(crate) fn directories(help: &'static str) -> Arg {
     Arg::new("directory").required(true).value_name("DIR").action(ArgAction::Append).num_args(1..).help(help)
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 pub use arguments::command;
-pub(crate) use arguments::{list, option, servers, switch};
+pub(crate) use arguments::{directories, list, option, servers, switch};
 use clap::ArgMatches;
 pub(crate) use out::out;
 pub(crate) use overrides::setup;
@@ -22,6 +22,7 @@ use crate::query;
 use crate::replset;
 use crate::report;
 use crate::results::{Ending, Run};
+use crate::site;
 use crate::{Error, Result};
 
 /// Runs what the arguments ask for; `engines` are those of this build.
@@ -50,7 +51,8 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
         }
         Some(("report", matches)) => report::arguments::run(matches).map(|()| Ending::Complete),
         Some(("compare", matches)) => {
-            let runs = directories(matches).iter().map(|directory| Run::read(directory)).collect::<Result<Vec<_>>>()?;
+            let runs =
+                given_directories(matches).iter().map(|directory| Run::read(directory)).collect::<Result<Vec<_>>>()?;
             print!("{}", compare::compare(&runs)?);
             if let Some(file) = text(matches, "page") {
                 std::fs::write(file, compare::page(&runs)).map_err(Error::file(file))?;
@@ -58,6 +60,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
             }
             Ok(Ending::Complete)
         }
+        Some(("site", matches)) => site::arguments::run(matches),
         Some(("replset", matches)) => replset::arguments::run(matches, engines),
         Some(("kv", matches)) => kv::arguments::run(matches, engines),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
@@ -68,7 +71,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     }
 }
 
-fn directories(matches: &ArgMatches) -> Vec<PathBuf> {
+pub(crate) fn given_directories(matches: &ArgMatches) -> Vec<PathBuf> {
     texts(matches, "directory").iter().map(|directory| Path::new(directory).to_owned()).collect()
 }
 

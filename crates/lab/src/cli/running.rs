@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::overrides::{self, setup};
-use super::{directories, number, out, text};
+use super::{given_directories, number, out, text};
 use crate::experiment::{KV, Parameters, Plan, RunLog, Scale, built_in, carry_out, echo_only, find, judged, read};
 use crate::kv::{self, KvEngine};
 use crate::live::{Estimate, Live, News, Watcher};
@@ -107,7 +107,7 @@ fn place(root: &Path, name: &str) -> Result<(PathBuf, Option<Ending>)> {
 
 /// Repeats the run that a directory records.
 pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
-    let directory = directories(matches).swap_remove(0);
+    let directory = given_directories(matches).swap_remove(0);
     let record = Run::read(&directory)?.record;
     let file = directory.join("run.yaml").display().to_string();
     let experiment = read(&file, &record.text)?;

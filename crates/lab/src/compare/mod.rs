@@ -20,7 +20,8 @@ use std::fmt::Write;
 
 pub use page::page;
 use samples::{Direction, samples};
-use statistics::{Difference, difference};
+pub use statistics::Difference;
+pub(crate) use statistics::difference;
 
 use crate::results::Run;
 use crate::{Error, Result};

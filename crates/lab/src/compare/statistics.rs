@@ -24,7 +24,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// `None` when there are too few samples, or nothing to be relative to.
-pub(super) fn difference(base: &[f64], other: &[f64]) -> Option<Difference> {
+pub(crate) fn difference(base: &[f64], other: &[f64]) -> Option<Difference> {
     let (a, b) = (mean(base), mean(other));
     if base.len() < SAMPLES_MIN || other.len() < SAMPLES_MIN || a <= 0.0 {
         return None;

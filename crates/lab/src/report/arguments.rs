@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::draw::draw_against;
+use super::draw::draw_with;
 use super::draw_index;
 use crate::Result;
+use crate::site::Prices;
 
 pub fn command() -> Command {
     Command::new("report")
@@ -31,6 +32,12 @@ pub fn command() -> Command {
                 .value_name("E")
                 .help("Engine that the others are compared with in a report of kv"),
         )
+        .arg(
+            Arg::new("prices")
+                .long("prices")
+                .value_name("FILE")
+                .help("Table of instance types, for the price of a million operations (docs/prices.yaml)"),
+        )
         .arg(Arg::new("text").long("text").action(ArgAction::SetTrue).help("Print the text report"))
 }
 
@@ -38,8 +45,9 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<()> {
     let directories: Vec<PathBuf> =
         matches.get_many::<String>("directory").into_iter().flatten().map(PathBuf::from).collect();
+    let prices = matches.get_one::<String>("prices").map(|file| Prices::read(Path::new(file))).transpose()?;
     for directory in &directories {
-        let run = draw_against(directory, matches.get_one::<String>("peer").map(String::as_str))?;
+        let run = draw_with(directory, matches.get_one::<String>("peer").map(String::as_str), prices.as_ref())?;
         if matches.get_flag("text") {
             println!("{}", super::text(&run));
         }

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::founding::tables;
+use super::load_control::PRICES;
 use super::page::{Entry, index, page};
 use super::text;
 use crate::results::Run;
+use crate::site::Prices;
 use crate::{Error, Result};
 
 pub const HTML: &str = "report.html";
@@ -15,14 +17,16 @@ const TABLES: &str = "tables.json";
 
 /// Reads a run's directory and writes report.txt, report.html and the tables as data into it.
 pub fn draw(directory: &Path) -> Result<Run> {
-    draw_against(directory, None)
+    draw_with(directory, None, None)
 }
 
-/// Like [`draw`], but with another peer in a report of `kv`.
-pub(super) fn draw_against(directory: &Path, peer: Option<&str>) -> Result<Run> {
+/// Like [`draw`], but with another peer in a report of `kv`, and with prices.
+pub(super) fn draw_with(directory: &Path, peer: Option<&str>, prices: Option<&Prices>) -> Result<Run> {
     let mut run = Run::read(directory)?;
-    if let (Some(peer), Some(parameters)) = (peer, run.record.parameters.as_object_mut()) {
-        parameters.insert("peer".to_owned(), peer.into());
+    let fitting = prices.map(|prices| prices.of_machine(&run.environment));
+    if let Some(parameters) = run.record.parameters.as_object_mut() {
+        parameters.extend(peer.map(|peer| ("peer".to_owned(), peer.into())));
+        parameters.extend(fitting.map(|fitting| (PRICES.to_owned(), fitting)));
     }
     run.tables = tables(&run);
     let data = serde_json::to_string_pretty(&run.tables).map_err(|error| Error::Io(error.into()))?;
@@ -43,7 +47,7 @@ pub fn draw_index(directory: &Path, title: &str, runs: &[PathBuf]) -> Result<Pat
 }
 
 /// Returns a page's address as seen from `directory`: relative if it is below it.
-fn link(directory: &Path, page: &Path) -> String {
+pub(crate) fn link(directory: &Path, page: &Path) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (directory, page) = (absolute(directory), absolute(page));
     match page.strip_prefix(&directory) {

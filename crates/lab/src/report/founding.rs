@@ -32,6 +32,7 @@ pub(super) fn tables(run: &Run) -> Vec<Table> {
     tables.extend(share_of_echo(&grid));
     tables.extend(response(run));
     tables.extend(costs(&grid, record));
+    tables.extend(load_control::prices(run));
     tables.extend(io(run));
     tables.extend(latencies(run));
     tables.extend(sizes(record));

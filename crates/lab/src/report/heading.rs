@@ -80,7 +80,7 @@ pub fn ending(ending: Ending) -> &'static str {
 }
 
 /// Summarizes env.json's description of the machine in a line.
-fn machine(environment: &Value) -> String {
+pub(crate) fn machine(environment: &Value) -> String {
     let text = |name: &str| environment.get(name)?.as_str().map(str::to_owned);
     let number = |name: &str| environment.get(name)?.as_u64();
     // the part in brackets is mount options
@@ -106,7 +106,7 @@ const BUSY_SHARE_MAX: f64 = 0.1;
 const OTHERS_SHARE_MAX: f64 = 0.15;
 
 /// Returns what a reader has to know before any number: how the run ended, a busy machine, a build for debugging.
-pub(super) fn warnings(run: &Run) -> Vec<String> {
+pub(crate) fn warnings(run: &Run) -> Vec<String> {
     let ended = (run.record.ending != Ending::Complete).then(|| ending(run.record.ending).to_owned());
     ended.into_iter().chain(others(run)).chain(unfit(&run.environment, &run.record.arbor_version)).collect()
 }

@@ -1,9 +1,9 @@
-//! Tables of what was asked of the load: thresholds, and the highest rate that keeps a bound.
+//! Tables of what was asked of the load: thresholds, the highest rate that keeps a bound, the price of a million operations.
 
 use super::grid::label_of_step;
-use super::repeats::Repeats;
+use super::repeats::{Repeats, last_steps, place_of};
 use crate::experiment::judged;
-use crate::results::{Form, Phase, Record, StepRecord, Table};
+use crate::results::{Form, Phase, Record, Run, StepRecord, Table};
 
 /// Name of the setting by which the tries of a search differ; 0 is the closed loop.
 pub(crate) const TRY: &str = "try";
@@ -11,6 +11,34 @@ pub(crate) const TRY: &str = "try";
 pub(crate) const TRIED_RATE: &str = "tried_rate";
 /// Metric of the last try of a search: the highest rate that kept the bound, 0 if none did.
 pub(crate) const KEPT_RATE: &str = "kept_rate";
+
+/// Parameter of a report that is drawn with prices.
+pub(crate) const PRICES: &str = "prices";
+
+/// Returns the price of a million operations at each system's last step, on the instance types that the machine is.
+pub(super) fn prices(run: &Run) -> Option<Table> {
+    let prices = run.record.parameters.get(PRICES)?;
+    let instance = |instance: &serde_json::Value| {
+        Some((instance.get("name")?.as_str()?.to_owned(), instance.get("per_hour")?.as_f64()?))
+    };
+    let instances: Vec<(String, f64)> = prices.get("instances")?.as_array()?.iter().filter_map(instance).collect();
+    let last = last_steps(run);
+    let currency = prices.get("currency").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let title = format!(
+        "price of a million {}, {currency}, {}",
+        super::founding::plural(&run.record.unit),
+        place_of(run, &last)
+    );
+    let mut table = Table::new(&title, "", instances.iter().map(|(name, _)| name.clone()));
+    for last in &last {
+        let rate = last.spread(StepRecord::per_second).filter(|rate| rate.median > 0.0);
+        let price = |(_, per_hour): &(String, f64)| {
+            rate.map_or("-".to_owned(), |rate| format!("{:.4}", per_hour / 3600.0 / rate.median * 1e6))
+        };
+        table.row(instances.iter().map(price), &last.system.name);
+    }
+    (!table.rows.is_empty() && !instances.is_empty()).then(|| table.about("prices").form(Form::NameFirst))
+}
 
 /// Returns the verdict on each threshold.
 pub(super) fn thresholds(record: &Record) -> Option<Table> {

@@ -21,16 +21,18 @@ mod text;
 
 pub(crate) use chart::{Axis, Chart, ChartGroup, Series, Shape};
 pub use diagnostics::draw_diagnostics;
+pub(crate) use draw::link;
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
 pub(crate) use grid::Spread;
 pub use heading::ending;
-pub(crate) use heading::heading_of;
+pub(crate) use heading::{heading_of, machine, warnings as run_warnings};
 pub(crate) use load_control::{KEPT_RATE, TRIED_RATE, TRY};
 pub use page::{Entry, index, page};
-pub(crate) use page::{Part, Sheet, Shell, escaped, shell};
+pub(crate) use page::{Part, Sheet, Shell, escaped, linked_table, shell};
 pub(crate) use phases::BY_TIME;
 pub use progress::Progress;
 pub use published::Published;
+pub(crate) use repeats::step_places;
 pub use text::text;
 
 pub use crate::results::{Form, Row, Table};

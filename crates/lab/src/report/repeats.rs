@@ -65,6 +65,31 @@ impl<'a> Repeats<'a> {
     }
 }
 
+/// A place in a system's plan, for pages over many runs.
+pub(crate) struct StepPlace<'a> {
+    pub name: String,
+    pub label: String,
+    pub phase: Phase,
+    repeats: Repeats<'a>,
+}
+
+impl<'a> StepPlace<'a> {
+    fn of(repeats: Repeats<'a>) -> StepPlace<'a> {
+        let label = grid::label_of_step(&StepRecord { repeat: 1, ..repeats.median.clone() });
+        StepPlace { name: repeats.name().to_owned(), label, phase: repeats.median.phase, repeats }
+    }
+
+    /// Returns the median over the repeats.
+    pub(crate) fn median(&self, value: impl Fn(&StepRecord) -> Option<f64>) -> Option<f64> {
+        Some(self.repeats.spread(value)?.median)
+    }
+}
+
+/// Returns the places of a system in the order of its plan.
+pub(crate) fn step_places(system: &SystemRecord) -> Vec<StepPlace<'_>> {
+    Repeats::of(system).into_iter().map(StepPlace::of).collect()
+}
+
 /// Returns the last steps of all systems.
 pub(super) fn last_steps(run: &Run) -> Vec<Repeats<'_>> {
     run.record.systems.iter().filter_map(Repeats::last).collect()

@@ -155,6 +155,56 @@ fn a_comparison_has_a_page() {
 }
 
 #[test]
+fn the_site_has_all_runs_with_medians_sizes_and_prices() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |name: &str, by: f64, started: &str| {
+        let steps = [(3, 8, 90.0), (2, 8, 52.0), (1, 8, 50.0)];
+        let mut steps = steps.map(|(number, clients, rate)| repeat(number, clients, rate * by)).to_vec();
+        steps[0].metrics.insert("du_bytes".to_owned(), 7000.0);
+        let mut record = record("<x>", vec![system("ftree", steps)]);
+        record.systems[0].about = json!({ "compression": "zstd:1" });
+        record.started = started.to_owned();
+        let path = directory.path().join(name);
+        Writer::create(&path, &record, &json!({ "processors": 2, "host": "h" })).unwrap();
+        path
+    };
+    let runs = [run("later", 2.0, "2026-11-22T00:00:00Z"), run("first", 1.0, "2026-11-21T00:00:00Z")];
+    let prices = directory.path().join("prices.yaml");
+    std::fs::write(&prices, "instances: {two: {per_hour: 1, processors: 2}, four: {per_hour: 2, processors: 4}}")
+        .unwrap();
+    let prices = arbor_lab::site::Prices::read(&prices).unwrap();
+    let html = arbor_lab::site::page(&directory.path().join("site.html"), "All", &runs, Some(&prices)).unwrap();
+    let html = without_library(&html);
+    let (_, data) = html.split_once("id=\"data\">").unwrap();
+    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let links: Vec<&str> = data["runs"].as_array().unwrap().iter().map(|run| run["link"].as_str().unwrap()).collect();
+    assert_eq!(links, ["first/report.html", "later/report.html"]);
+    let entries = data["entries"].as_array().unwrap();
+    let shown = |n: usize, name: &str| entries[n][name].clone();
+    assert_eq!((shown(0, "rate"), shown(0, "step"), shown(0, "p99")), (json!(52.0), json!("c8"), json!(5200.0)));
+    assert_eq!((shown(1, "bytes"), shown(1, "note")), (json!(7000.0), json!("zstd:1")));
+    assert_eq!((shown(2, "run"), shown(2, "rate")), (json!(1), json!(104.0)));
+    assert_eq!(data["runs"][0]["instances"], json!([{ "name": "two", "per_hour": 1.0 }]));
+    assert!(
+        !html.contains("<x>") && html.contains("href=\"first/report.html\"") && html.contains("default-src 'none'")
+    );
+}
+
+#[test]
+fn a_million_operations_have_a_price() {
+    let mut record = record("x", vec![system("ftree", vec![step("c1", 1, 1000.0, &[])])]);
+    let one = |name: &str, per_hour: f64| json!({ "name": name, "per_hour": per_hour });
+    record.parameters =
+        json!({ "prices": { "currency": "EUR", "instances": [one("small", 0.36), one("large", 3.6)] } });
+    let text = text(&written(&record, |_| {}));
+    // 0.0001 a second, for a thousand operations
+    place(
+        &text,
+        "price of a million point queries, EUR, 1 client\n                small           large\nftree           0.1000          1.0000\n",
+    );
+}
+
+#[test]
 fn an_echo_that_is_no_bound_is_remarked() {
     let steps = |rate: f64| vec![step("c1", 1, rate, &[]), step("c2", 2, 100.0, &[])];
     let systems = vec![system("ftree", steps(60.0)), system("tcp-echo", steps(50.0))];

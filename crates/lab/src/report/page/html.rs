@@ -45,6 +45,25 @@ fn table_row(row: &Row, columns: usize) -> String {
     format!("<tr{class}><th scope=\"row\">{}{mark}</th>{cells}</tr>", escaped(&row.name))
 }
 
+/// Returns a table of texts whose first column links to pages: address, name, cells.
+pub(crate) fn linked_table<const N: usize>(
+    caption: &str,
+    head: [&str; N],
+    rows: impl Iterator<Item = (String, String, [String; 5])>,
+) -> String {
+    let head: String = head.map(|name| format!("<th scope=\"col\">{}</th>", escaped(name))).concat();
+    let row = |(link, name, cells): (String, String, [String; 5])| {
+        let cells = cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
+        format!("<tr><th scope=\"row\"><a href=\"{}\">{}</a></th>{cells}</tr>", escaped(&link), escaped(&name))
+    };
+    let caption = escaped(caption);
+    format!(
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{caption}\"><table class=\"texts\"><caption>{caption}</caption>\
+         <thead><tr>{head}</tr></thead><tbody>{}</tbody></table></div>\n",
+        rows.map(row).collect::<String>()
+    )
+}
+
 /// Terms and their explanations.
 pub(super) fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let one = |(name, value): (&str, &str)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(value));

@@ -10,7 +10,7 @@ mod sheet;
 mod shell;
 
 pub(crate) use diagnostics::diagnostics;
-pub(crate) use html::escaped;
+pub(crate) use html::{escaped, linked_table};
 pub use index::{Entry, index};
 pub(crate) use sheet::{Part, Sheet};
 pub(crate) use shell::{Shell, shell};

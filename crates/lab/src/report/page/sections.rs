@@ -102,7 +102,7 @@ impl Contents<'_> {
         let record = &self.measured.run.record;
         let grid = Grid::of(record, Phase::Run);
         let mut html = placed(charts, chart::costs(&grid, &record.unit.replace('_', " ")));
-        html.push_str(&self.tables_about(&["echo", "io", "cpu", "switches", "cost"]));
+        html.push_str(&self.tables_about(&["prices", "echo", "io", "cpu", "switches", "cost"]));
         html
     }
 
