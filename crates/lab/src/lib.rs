@@ -8,6 +8,7 @@
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `results` | a run as files, written during the run and read back: run.yaml, series.csv, hist.hlog, events, tables |
 //! | `report` | what is drawn from a run's files: tables in the founding texts' forms, the page with charts, the index page |
+//! | `export` | series for other programs |
 //! | `site` | one page over many runs and machines |
 //! | `live` | the page that shows a run in progress |
 //! | `query` | single shapes of queries, timed and explained |
@@ -23,6 +24,7 @@ pub mod cli;
 pub mod compare;
 mod error;
 pub mod experiment;
+mod export;
 mod host;
 pub mod kv;
 pub mod live;

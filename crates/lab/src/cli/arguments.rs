@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::{kv, replset, report, site};
+use crate::{export, kv, replset, report, site};
 
 /// Bytes of a point query's reply on a sysbench document, for `lab echo` without a server to ask.
 const POINT_REPLY_BYTES: &str = "330";
@@ -28,6 +28,7 @@ pub fn command() -> Command {
                 .arg(option("page", "FILE", "Write the comparison as a page with charts, too")),
         )
         .subcommand(site::arguments::command())
+        .subcommand(export::command())
         .subcommand(replay())
         .subcommand(echo())
         .subcommand(replset::arguments::arguments())

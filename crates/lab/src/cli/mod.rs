@@ -17,6 +17,7 @@ pub(crate) use overrides::setup;
 
 use crate::compare;
 use crate::experiment::{self, describe, find};
+use crate::export;
 use crate::kv::{self, KvEngine};
 use crate::query;
 use crate::replset;
@@ -45,8 +46,8 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
             Ok(Ending::Complete)
         }
         Some(("describe", matches)) => {
-            let experiment = find(text(matches, "experiment").unwrap_or_default())?;
-            print!("{}", describe(&experiment, &setup(matches)?));
+            let name = text(matches, "experiment").unwrap_or_default();
+            print!("{}", describe(&find(name)?, name, &setup(matches)?));
             Ok(Ending::Complete)
         }
         Some(("report", matches)) => report::arguments::run(matches).map(|()| Ending::Complete),
@@ -60,6 +61,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
             }
             Ok(Ending::Complete)
         }
+        Some(("export", matches)) => export::run(matches),
         Some(("site", matches)) => site::arguments::run(matches),
         Some(("replset", matches)) => replset::arguments::run(matches, engines),
         Some(("kv", matches)) => kv::arguments::run(matches, engines),

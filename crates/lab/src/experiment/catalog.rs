@@ -61,7 +61,9 @@ pub fn list() -> Result<String> {
 }
 
 /// Everything one wants to know before one runs it.
-pub fn describe(experiment: &Experiment, setup: &Setup) -> String {
+///
+/// `name`: what the experiment was asked for by, a built-in name or a file.
+pub fn describe(experiment: &Experiment, name: &str, setup: &Setup) -> String {
     let mut text = format!("{}\n{}\n", experiment.name, experiment.about);
     if let Some(number) = &experiment.founding_text {
         text += &format!("founding text {number}\n");
@@ -92,7 +94,7 @@ pub fn describe(experiment: &Experiment, setup: &Setup) -> String {
         _ if experiment.workload == KV => "Arbor's engines by --engine",
         _ => "Arbor by --engine, any MongoDB by --target",
     };
-    text += &format!("\nRuns on: {systems}\n\n  arbor lab run {} --scale small --engine ftree\n", experiment.name);
+    text += &format!("\nRuns on: {systems}\n\n  arbor lab run {name} --scale small --engine ftree\n");
     text
 }
 
@@ -143,7 +145,7 @@ mod tests {
         let experiments = built_in().unwrap();
         for (experiment, (name, _)) in experiments.iter().zip(BUILT_IN) {
             assert_eq!(experiment.name, name);
-            let text = describe(experiment, &setup());
+            let text = describe(experiment, name, &setup());
             assert!(text.contains("Purpose") && text.contains("Expected") && text.contains("small"), "{text}");
             let numbered = name.get(..3).filter(|number| number.starts_with('0'));
             assert_eq!(experiment.founding_text.as_deref(), numbered, "{name}");

@@ -8,7 +8,8 @@ use super::child::{self, EngineProcess};
 use super::conduct::{Outcome, PhaseObserver, Runner, conduct};
 use super::{KvEngine, KvOptions, Phase, summary};
 use crate::cli::{list, number, option, parse, switch, text, texts};
-use crate::experiment::{check_room, default_root};
+use crate::experiment::{check_room, default_root, environment};
+use crate::report::heading_text;
 use crate::results::Ending;
 use crate::run::Interrupt;
 use crate::target::memory_limit::MemoryLimit;
@@ -66,13 +67,21 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> 
         // Before hours of measuring, not after them.
         std::fs::File::options().create(true).append(true).open(path).map_err(Error::file(path))?;
     }
+    let environment = environment(&directory);
     let outcome = measure(matches, &engines, &directory, &Interrupt::by_signals()?, &mut |_, _, _| {})?;
+    println!("{}", heading_text(&environment));
+    for engine in &engines {
+        let facts = (engine.facts)();
+        let library = facts.library.map_or(String::new(), |library| format!("{library}, "));
+        println!("{:12}{library}compression {}", engine.name, facts.compression);
+    }
+    println!();
     for part in &outcome.parts {
         println!("{}", summary::of_engine(&options, part));
     }
     println!("{}", summary::side_by_side(&options, &outcome.parts, peer));
     if let Some(path) = out {
-        std::fs::write(path, format!("{:#}\n", record(&options, &outcome))).map_err(Error::file(path))?;
+        std::fs::write(path, format!("{:#}\n", record(&options, &outcome, &environment))).map_err(Error::file(path))?;
     }
     if let Some(phase) = outcome.interrupted {
         println!("interrupted in {phase}: what was measured until then is kept");
@@ -148,18 +157,19 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
 }
 
 /// The run as a file that can be compared later.
-fn record(options: &KvOptions, outcome: &Outcome) -> serde_json::Value {
+fn record(options: &KvOptions, outcome: &Outcome, environment: &serde_json::Value) -> serde_json::Value {
     let engines = outcome.parts.iter().map(|part| {
         let phases = part
             .statistics
             .iter()
             .map(|(phase, statistics)| serde_json::json!({ "phase": phase.to_string(), "figures": statistics }));
-        serde_json::json!({ "engine": part.engine.name, "failure": part.failure, "phases": phases.collect::<Vec<_>>() })
+        let facts = (part.engine.facts)();
+        serde_json::json!({ "engine": part.engine.name, "library": facts.library, "compression": facts.compression, "failure": part.failure, "phases": phases.collect::<Vec<_>>() })
     });
     serde_json::json!({
         "arbor": crate::build(),
         "time": jiff::Timestamp::now().to_string(),
-        "processors": crate::observe::processors(),
+        "environment": environment,
         "options": options,
         "interrupted": outcome.interrupted.map(|phase| phase.to_string()),
         "engines": engines.collect::<Vec<_>>(),

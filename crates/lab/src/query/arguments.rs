@@ -16,7 +16,7 @@ use super::table::{self, Measured};
 use crate::cli::{number, out, setup, text, texts};
 use crate::experiment::{check_room, environment};
 use crate::kv::KvEngine;
-use crate::report::heading_of;
+use crate::report::{heading_of, heading_text};
 use crate::results::Ending;
 use crate::run::Interrupt;
 use crate::target::Target;
@@ -171,9 +171,9 @@ fn write(directory: &Path, all: &[Measured], environment: &Value, started: &str)
     let tables: Vec<String> = all.iter().map(table::text).collect();
     let (facts, warnings) = heading_of(environment, started);
     for (name, text) in [
-        ("tables.txt", tables.join("\n")),
+        ("tables.txt", format!("{}\n{}", heading_text(environment), tables.join("\n"))),
         ("shapes.csv", table::csv(all)),
-        ("run.json", format!("{:#}\n", table::manifest(all))),
+        ("run.json", format!("{:#}\n", table::manifest(all, environment))),
         ("report.html", page::page(all, facts, warnings)),
     ] {
         let path = directory.join(name);

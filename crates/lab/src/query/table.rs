@@ -81,7 +81,7 @@ pub(super) fn csv(all: &[Measured]) -> String {
     text
 }
 
-pub(super) fn manifest(all: &[Measured]) -> Value {
+pub(super) fn manifest(all: &[Measured], environment: &Value) -> Value {
     let shape = |(shape, statistics): &(Shape, ShapeStatistics)| {
         json!({
             "name": shape.name,
@@ -107,5 +107,5 @@ pub(super) fn manifest(all: &[Measured]) -> Value {
             "shapes": measured.shapes.iter().map(shape).collect::<Vec<_>>(),
         })
     };
-    json!({ "experiment": "query", "systems": all.iter().map(system).collect::<Vec<_>>() })
+    json!({ "experiment": "query", "arbor": crate::build(), "environment": environment, "systems": all.iter().map(system).collect::<Vec<_>>() })
 }

@@ -8,8 +8,9 @@ use super::delivery::{self, Delivery};
 use super::load::{self, Load, LoadStatistics};
 use super::work::{Acknowledged, Work};
 use crate::cli::{list, number, option, servers, setup, text, texts};
+use crate::experiment::environment;
 use crate::kv::KvEngine;
-use crate::report::Table;
+use crate::report::{Table, heading_text};
 use crate::results::Ending;
 use crate::run::Interrupt;
 use crate::target::Driver;
@@ -81,6 +82,7 @@ pub(crate) fn run(matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Ending>
         let known = KvEngine::all_asked(built_in, "engine", &engines)?;
         engines = known.into_iter().map(|engine| engine.name.to_owned()).collect();
     }
+    println!("{}", heading_text(&environment(&run.setup.root)));
     for engine in &engines {
         for measure in [Run::transactions, Run::history, Run::delivery] {
             if run.interrupt.is_set() {

@@ -137,6 +137,15 @@ pub(crate) fn heading_of(environment: &Value, started: &str) -> (Vec<(&'static s
     (facts, unfit(environment, build).collect())
 }
 
+/// Returns machine, build and warnings in lines, for what prints tables only.
+pub(crate) fn heading_text(environment: &Value) -> String {
+    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (facts, warnings) = heading_of(environment, &started);
+    let warnings = warnings.iter().map(|warning| format!("{:12}{warning}\n", "WARNING"));
+    let facts = facts.iter().map(|(name, value)| format!("{name:12}{value}\n"));
+    warnings.chain(facts).collect()
+}
+
 /// Returns why the numbers of this machine and build are not to be published.
 fn unfit(environment: &Value, build: &str) -> impl Iterator<Item = String> + use<> {
     let busy = environment.get("busy_share").and_then(Value::as_f64).filter(|share| *share > BUSY_SHARE_MAX);

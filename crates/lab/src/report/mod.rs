@@ -25,7 +25,7 @@ pub(crate) use draw::link;
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
 pub(crate) use grid::Spread;
 pub use heading::ending;
-pub(crate) use heading::{heading_of, machine, warnings as run_warnings};
+pub(crate) use heading::{heading_of, heading_text, machine, warnings as run_warnings};
 pub(crate) use load_control::{KEPT_RATE, TRIED_RATE, TRY};
 pub use page::{Entry, index, page};
 pub(crate) use page::{Part, Sheet, Shell, escaped, linked_table, shell};

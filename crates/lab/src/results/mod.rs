@@ -32,6 +32,7 @@ use serde_json::Value;
 pub use event::{Event, EventKind};
 pub use hist::{HistogramLog, Recorded};
 pub use record::{Clock, Ending, ErrorCount, LatencyRow, Phase, Record, StepRecord, SystemRecord};
+pub(crate) use series::quoted;
 pub use series::{Point, SeriesFile};
 pub use table::{Form, Row, Table};
 pub use writer::Writer;
