@@ -1,14 +1,18 @@
 """Updates that give documents another shard key: they move to its shard, whole, or not at all."""
 
 import contextlib
+import random
 import threading
+import time
 
+import bson
 import pymongo
 import pytest
 from pymongo import ReturnDocument
 
-from arbor_cluster import Cluster
-from test_chunk_moves import directly
+from arbor_cluster import Cluster, Router
+from sessions import Wire, new_lsid
+from test_chunk_moves import directly, until
 from test_router import code_of
 
 
@@ -150,3 +154,104 @@ def test_many_at_once(cluster, routed, collection):
     assert sum(doc.get("n", 0) for doc in documents) == sum(done)
     for doc in documents:
         assert shard_of(cluster, doc["_id"]) == ["s0" if doc["k"] < 50 else "s1"]
+
+
+def sent(client, command, number, lsid, db="keys"):
+    """The reply to a statement that a test numbers itself."""
+    client.admin.command("ping")
+    wire = Wire(client.address)
+    try:
+        return wire.send({**command, "lsid": lsid, "txnNumber": bson.Int64(number), "$db": db})
+    finally:
+        wire.socket.close()
+
+
+def parts(reply):
+    """The reply without times, and whether it is of an earlier request."""
+    retried = "retriedStmtIds" in reply or "retriedStmtId" in reply
+    return {name: reply[name] for name in ("n", "nModified", "upserted", "lastErrorObject", "value", "writeErrors") if name in reply}, retried
+
+
+def test_a_statement_that_is_sent_again_gets_its_first_answer(cluster, routed, collection):
+    lsid, number = new_lsid(), 0
+    update = {"q": {"_id": 1}, "u": {"$inc": {"k": 60, "n": 1}}}
+    upsert = {"q": {"name": "new"}, "u": {"$set": {"k": 77}, "$inc": {"n": 1}}, "upsert": True}
+    found = {"findAndModify": "c", "query": {"_id": 2}, "update": {"$inc": {"k": 60, "n": 1}}}
+    with cluster.routers[1].client() as other:
+        for command in (
+                {"update": "c", "updates": [update]}, {"update": "c", "updates": [upsert]}, found,
+                {**found, "query": {"_id": 3}, "new": True},
+                {"findAndModify": "c", "query": {"name": "more"}, "update": {"$set": {"k": 5}}, "upsert": True, "new": True},
+                {"update": "c", "updates": [{**update, "q": {"_id": 4}}, {**update, "q": {"_id": 4}, "u": {"$inc": {"k": -60}}}]},
+                {"bulkWrite": 1, "ops": [{"update": 0, "filter": {"_id": 0}, "updateMods": {"$inc": {"k": 60, "n": 1}}}],
+                 "nsInfo": [{"ns": "keys.c"}]}):
+            number += 1
+            at = "admin" if "bulkWrite" in command else "keys"
+            first, is_retried = parts(sent(routed, command, number, lsid, at))
+            assert not is_retried, first
+            content = list(collection.find().sort("_id", 1))
+            for client in (routed, other):
+                again, is_retried = parts(sent(client, command, number, lsid, at))
+                assert again == first and (is_retried or at == "admin"), (command, again)
+                assert list(collection.find().sort("_id", 1)) == content, command
+        assert collection.find_one({"_id": 0}) == {"_id": 0, "k": 60, "n": 1, "list": [1, 2]}
+        # also when the document and its new range have gone elsewhere since
+        number += 1
+        command = {"update": "c", "updates": [{**update, "q": {"_id": 5}, "u": {"$inc": {"k": -20, "n": 1}}}]}
+        assert sent(routed, command, number, lsid)["nModified"] == 1
+        routed.admin.command("moveChunk", "keys.c", find={"k": 0}, to="s1")
+        assert parts(sent(other, command, number, lsid)) == ({"n": 1, "nModified": 1}, True)
+        assert collection.find_one({"_id": 5})["n"] == 1
+        routed.admin.command("moveChunk", "keys.c", find={"k": 0}, to="s0")
+        # its documents are not in the way of later ones any more
+        with cluster.shards[1].client() as direct:
+            until(lambda: direct.config.rangeDeletions.count_documents({}) == 0)
+        assert sent(other, command, number - 1, lsid)["writeErrors"][0]["code"] == 225
+        assert sent(other, found, number, lsid)["code"] == 40606
+
+
+def test_of_two_equal_statements_at_once_one_counts(cluster, routed, collection):
+    lsid = new_lsid()
+    with cluster.routers[1].client() as other:
+        for number in range(1, 16):
+            command = {"update": "c", "updates": [{"q": {"_id": 1}, "u": [{"$set": {"k": {"$subtract": [100, "$k"]}, "n": number}}]}]}
+            before = collection.find_one({"_id": 1})["k"]
+            answers = []
+            threads = [threading.Thread(target=lambda client=client: answers.append(sent(client, command, number, lsid)))
+                       for client in (routed, other)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert [answer["nModified"] for answer in answers] == [1, 1]
+            assert [(doc["k"], doc["n"]) for doc in collection.find({"_id": 1})] == [(100 - before, number)]
+
+
+def test_a_statement_of_a_router_that_died_is_done_once(cluster, routed, collection, tmp_path):
+    rng, lsid, counts = random.Random(3), new_lsid(), [0, 0]
+    for number in range(1, 17):
+        change = {"q": {"_id": 1}, "u": [{"$set": {"k": {"$subtract": [100, "$k"]}, "n": {"$add": [{"$ifNull": ["$n", 0]}, 1]}}}]}
+        if number % 2:
+            change = {"q": {"name": f"n{number}"}, "u": {"$set": {"k": number * 6}}, "upsert": True}
+        command = {"update": "c", "updates": [change]}
+        with Router(tmp_path, cluster.config) as router:
+            address = ("127.0.0.1", router.port)
+            assert Wire(address).send({"find": "c", "filter": {"k": 0}, "$db": "keys"})["ok"] == 1
+
+            def run(address=address, command=command, number=number):
+                with contextlib.suppress(OSError):
+                    Wire(address).send({**command, "lsid": lsid, "txnNumber": bson.Int64(number), "$db": "keys"})
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            time.sleep(rng.uniform(0.002, 0.03))
+            router.kill()
+            thread.join()
+        reply = sent(routed, command, number, lsid)
+        assert reply["n"] == 1, reply
+        counts["retriedStmtIds" in reply] += 1
+        if number % 2:
+            assert collection.count_documents({"name": f"n{number}"}) == 1
+        else:
+            assert [doc["n"] for doc in collection.find({"_id": 1})] == [number // 2]
+    assert min(counts) > 0, counts

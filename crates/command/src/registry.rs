@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::cmd::{admin, crud, ddl, diagnostics, repl, session, sharding, users};
 use crate::moves;
 use crate::routing::not_here;
-use crate::session::two_phase;
+use crate::session::{remembered, two_phase};
 
 /// A command's own code.
 pub(crate) type Run = fn(&mut Call<'_>) -> Result<()>;
@@ -243,6 +243,7 @@ static OF_SHARDS: &[Row] = &[
     (slow("_shardsvrSetOwnership", "Sets the version of a collection or database").admin().writing(), sharding::set_ownership, Cluster(Action::Internal)),
     (slow("_shardsvrSettleTransaction", "Carries out the decision about a transaction").admin().writing(), two_phase::settle, Cluster(Action::Internal)),
     (slow("_shardsvrSplitPoint", "The key behind a number of bytes").admin(), sharding::sizes::split_point, Cluster(Action::Internal)),
+    (slow("_shardsvrStatement", "What a statement of a retryable write has done").writing(), remembered::statement, Cluster(Action::Internal)),
     (slow("_shardsvrTransactionDecision", "The decision about a transaction").admin().writing(), two_phase::transaction_decision, Cluster(Action::Internal)),
     (slow("coordinateCommitTransaction", "The outcome of a transaction").admin().writing(), two_phase::coordinate, LoggedIn),
     (slow("prepareTransaction", "Promises to commit a transaction").admin().writing(), two_phase::prepare, Cluster(Action::Internal)),

@@ -287,7 +287,7 @@ impl<'a> Scope<'a> {
 
     /// Does the work in one transaction, which may take several attempts; in an open transaction there is one attempt, and it
     /// ends the transaction when that has become too large.
-    pub(crate) fn write<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn write<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         match self.place {
             Place::At(_) => writes_the_past(),
             Place::Now => {

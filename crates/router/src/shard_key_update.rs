@@ -2,9 +2,14 @@
 //!
 //! In one transaction the shard of the document says what the update makes of it. If that belongs to the same shard, the shard updates it; else
 //! it is deleted there and inserted on the other one. The transaction is the client's, or one of the router's own.
+//!
+//! U1: a statement that may be sent again has its outcome remembered by the shard that decides about the transaction, with the decision. U2: each
+//! attempt begins on all shards, in a session that the statement has for all routers, with a greater number: that ends the attempt before, wherever
+//! it is not decided, and finds the outcome if it is.
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
@@ -20,6 +25,10 @@ use crate::{Request, fields};
 
 /// Asks a shard for the outcome of a `findAndModify` without the write.
 const TENTATIVE: &str = "$_arborTentative";
+/// Makes the session of a router's own transactions of a client's.
+const OWN_SESSIONS: u128 = 0x5bd1_e995_9e37_79b9_7f4a_7c15_85eb_ca6b;
+/// Attempts of all routers for one statement.
+const LEVELS_MAX: i64 = 1000;
 /// Attempts of a transaction that others have ended.
 const ATTEMPTS: u32 = 10;
 /// Pause after the first one; doubled after each.
@@ -32,12 +41,68 @@ pub(crate) struct UpdateOfOne<'u> {
     pub upsert: bool,
     /// Other fields of the statement, as `findAndModify` has them.
     pub options: DocBuf,
+    /// Its number in the request.
+    pub statement: i32,
+    /// `new`, of a `findAndModify`.
+    pub shows_new: Option<bool>,
+}
+
+/// The outcome of a statement that has changed something.
+pub(crate) struct Done {
+    /// `n`, without what was inserted for an update, `nModified` or `updatedExisting`, `upserted`, `value`.
+    pub outcome: DocBuf,
+    /// By an earlier request of the same number.
+    pub is_of_before: bool,
+}
+
+/// Memory of the shards about a statement.
+enum Recalled {
+    Nothing,
+    Done(DocBuf),
+    /// The session has gone on to a greater number.
+    TooOld(String),
 }
 
 /// A document before and after its update. Before it was inserted there is none.
-pub(crate) struct Updated {
-    pub before: Option<DocBuf>,
-    pub after: DocBuf,
+struct Updated {
+    before: Option<DocBuf>,
+    after: DocBuf,
+}
+
+impl UpdateOfOne<'_> {
+    fn outcome(&self, updated: &Updated) -> DocBuf {
+        let before = updated.before.as_ref();
+        let Some(shows_new) = self.shows_new else {
+            let is_modified = before.is_some_and(|before| before.as_bytes() != updated.after.as_bytes());
+            let doc = DocBuf::new().with("kind", "update").with("n", i64::from(before.is_some()));
+            return with_upserted(doc.with("nModified", i64::from(is_modified)), updated);
+        };
+        let doc = DocBuf::new().with("kind", "findAndModify").with("n", 1i64);
+        let doc = with_upserted(doc.with("updatedExisting", before.is_some()), updated);
+        match if shows_new { Some(&updated.after) } else { before } {
+            Some(value) => doc.with("value", value),
+            None => doc,
+        }
+    }
+}
+
+fn with_upserted(doc: DocBuf, updated: &Updated) -> DocBuf {
+    match updated.before {
+        Some(_) => doc,
+        None => doc.with("upserted", updated.after.get("_id").unwrap_or(ValueRef::Null)),
+    }
+}
+
+/// Returns the session of the transactions of all routers for one statement.
+fn session_for(client: &Uuid, number: i64, statement: i32) -> Uuid {
+    let of_statement = u128::from(number as u64) << 32 | u128::from(statement as u32);
+    Uuid::from_u128(client.as_u128() ^ OWN_SESSIONS ^ of_statement)
+}
+
+/// Returns a number for an attempt that comes after those of the levels below, and that no other one of this router has now.
+fn next_number(level: i64) -> i64 {
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    level << 20 | LAST.fetch_add(1, Ordering::Relaxed) & 0xf_ffff
 }
 
 /// A transaction on its way.
@@ -46,21 +111,56 @@ struct InTransaction<'r> {
     generic: Generic<'r>,
     /// `lsid` and the number.
     fields: DocBuf,
-    is_own: bool,
+    /// Its number, if it is the router's own.
+    own: Option<i64>,
     begun: Cell<bool>,
 }
 
 impl Request<'_> {
     /// Runs an update on the first document that matches, if one does. Errors: it is stale, or others change the document all the time.
-    pub(crate) fn update_one_and_move(&self, routing: &Routing, update: &UpdateOfOne<'_>) -> Result<Option<Updated>> {
+    pub(crate) fn update_one_and_move(&self, routing: &Routing, update: &UpdateOfOne<'_>) -> Result<Option<Done>> {
+        let done = |updated: Updated| Done { outcome: update.outcome(&updated), is_of_before: false };
         if self.routed.generic.is_in_transaction() {
-            return self.transaction_for(None).run(routing, update);
+            return Ok(self.transaction_for(None).run(routing, update)?.map(done));
         }
-        let mut attempts = 0;
+        let client = self.routed.generic.session.zip(self.routed.generic.numbered);
+        let (mut attempts, mut level) = (0, 0);
         loop {
-            let own = self.transaction_for(Some(Uuid::new_v4()));
-            let done = own.run(routing, update).and_then(|done| own.end("commitTransaction").map(|()| done));
-            let error = match done {
+            level += 1;
+            let (own, recalled) = match client {
+                Some((session, numbered)) => {
+                    let session = session_for(&session.id, numbered.number, update.statement);
+                    let own = self.transaction_for(Some((session, next_number(level))));
+                    let recalled = own.recall(update);
+                    // another attempt has this number, or a greater one
+                    if recalled.as_ref().err().is_some_and(is_number_in_use) && level < LEVELS_MAX {
+                        let _ended_anyway = own.end("abortTransaction");
+                        self.interrupt().check()?;
+                        continue;
+                    }
+                    (own, recalled)
+                }
+                None => (self.transaction_for(Some((Uuid::new_v4(), 1))), Ok(Recalled::Nothing)),
+            };
+            let ran = match recalled {
+                Ok(Recalled::Nothing) => own.run(routing, update).and_then(|updated| {
+                    let done = updated.map(done);
+                    if let (Some(done), true) = (&done, client.is_some()) {
+                        own.remember(update, &done.outcome)?;
+                    }
+                    own.end("commitTransaction").map(|()| done)
+                }),
+                Ok(known) => {
+                    let _ended_anyway = own.end("abortTransaction");
+                    return match known {
+                        Recalled::TooOld(text) => Err(Error::new(Code::TRANSACTION_TOO_OLD, text)),
+                        Recalled::Done(outcome) => Ok(Some(Done { outcome, is_of_before: true })),
+                        Recalled::Nothing => Ok(None),
+                    };
+                }
+                Err(error) => Err(error),
+            };
+            let error = match ran {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
@@ -71,24 +171,35 @@ impl Request<'_> {
                 return Err(error);
             }
             self.interrupt().check()?;
-            std::thread::sleep(PAUSE * 2u32.pow(attempts));
+            // two routers that end each other's attempts are not to wait for equally long
+            std::thread::sleep((PAUSE * 2u32.pow(attempts)).mul_f64(0.5 + rand::random::<f64>()));
             attempts += 1;
         }
     }
 
-    fn transaction_for(&self, own: Option<Uuid>) -> InTransaction<'_> {
+    fn transaction_for(&self, own: Option<(Uuid, i64)>) -> InTransaction<'_> {
         let mut shared = DocBuf::new();
         let mut generic = *self.routed.generic;
         match &own {
-            Some(id) => {
+            Some((id, number)) => {
                 let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
-                shared.append("lsid", &session).append("txnNumber", 1i64).append("autocommit", false);
+                shared.append("lsid", &session).append("txnNumber", *number).append("autocommit", false);
                 generic.session = Some(SessionId { id: *id, user: [0; 32] });
             }
             None => fields::copy(self.body(), &["lsid", "txnNumber", "autocommit"], &mut shared),
         }
         fields::copy(self.body(), &["$audit", "maxTimeMS"], &mut shared);
-        InTransaction { request: *self, generic, fields: shared, is_own: own.is_some(), begun: Cell::new(false) }
+        let own = own.map(|(_, number)| number);
+        InTransaction { request: *self, generic, fields: shared, own, begun: Cell::new(false) }
+    }
+}
+
+/// No client asks for the end of one of the router's own again.
+impl Drop for InTransaction<'_> {
+    fn drop(&mut self) {
+        if let (Some(session), Some(number)) = (self.generic.session, self.own) {
+            self.request.router.transactions.forget(session, number);
+        }
     }
 }
 
@@ -101,21 +212,21 @@ impl InTransaction<'_> {
         work: impl FnOnce(&Request<'_>, DocBuf) -> Result<T>,
     ) -> Result<T> {
         let is_first = !self.begun.replace(true);
-        let begins = is_first && (self.is_own || fields::is_true(self.request.body(), "startTransaction"));
+        let begins = is_first && (self.own.is_some() || fields::is_true(self.request.body(), "startTransaction"));
         let mut body: DocBuf = statement.as_doc().iter().chain(self.fields.as_doc().iter()).collect();
         if begins {
             body.append("startTransaction", true);
             fields::copy(self.request.body(), &["readConcern"], &mut body);
         }
         let mut generic = self.generic;
-        if self.is_own {
+        if let Some(number) = self.own {
             let intent = match name {
                 "commitTransaction" => Intent::Commit,
                 "abortTransaction" => Intent::Abort,
                 _ if begins => Intent::Begin,
                 _ => Intent::Continue,
             };
-            generic.numbered = Some(Numbered { number: 1, intent });
+            generic.numbered = Some(Numbered { number, intent });
         }
         let info = arbor_command::command_info(name).unwrap_or_else(|| unreachable!("{name} is a command"));
         let outer = self.request.routed;
@@ -138,12 +249,53 @@ impl InTransaction<'_> {
     }
 
     fn end(&self, name: &str) -> Result<()> {
-        if self.is_own && !self.begun.get() {
+        if self.own.is_some() && !self.begun.get() {
             return Ok(());
         }
         let mut command = DocBuf::new().with(name, 1i32);
         fields::copy(self.request.body(), &["writeConcern"], &mut command);
         self.with(name, command, |request, _| request.end_transaction()).map(drop)
+    }
+
+    fn memory(&self, update: &UpdateOfOne<'_>) -> Result<DocBuf> {
+        let generic = self.request.routed.generic;
+        let none = || Error::new(Code::INTERNAL_ERROR, "a statement without a number is not remembered");
+        let (session, numbered) = generic.session.zip(generic.numbered).ok_or_else(none)?;
+        let session = [session.id.as_bytes(), &session.user[..]].concat();
+        Ok(DocBuf::new()
+            .with("_shardsvrStatement", 1i32)
+            .with("session", ValueRef::Binary { subtype: 0, bytes: &session })
+            .with("number", numbered.number)
+            .with("statement", update.statement))
+    }
+
+    /// Begins the transaction on all shards, and asks what the statement has done before.
+    fn recall(&self, update: &UpdateOfOne<'_>) -> Result<Recalled> {
+        let shards = self.request.catalog().refresh_shards(self.request.interrupt())?;
+        let replies = self.with("find", self.memory(update)?, |request, plain| {
+            let commands = shards.into_iter().map(|shard| (shard, plain.clone())).collect();
+            request.on_all(request.routed.db, commands)
+        })?;
+        let mut recalled = Recalled::Nothing;
+        for (_, reply) in &replies {
+            match (fields::document(reply.as_doc(), "done"), fields::string(reply.as_doc(), "tooOld")) {
+                (Some(done), _) => return Ok(Recalled::Done(done.to_buf())),
+                (None, Some(text)) => recalled = Recalled::TooOld(text.to_owned()),
+                (None, None) => {}
+            }
+        }
+        Ok(recalled)
+    }
+
+    /// Has the shard that decides about the transaction remember what it does.
+    fn remember(&self, update: &UpdateOfOne<'_>, outcome: &DocBuf) -> Result<()> {
+        let memory = self.memory(update)?.with("done", outcome).with("new", update.shows_new == Some(true));
+        self.with("find", memory, |request, plain| {
+            let none = || Error::new(Code::INTERNAL_ERROR, "no shard has a part of the transaction");
+            let name = request.router.transactions.recovery_shard(request.routed).ok_or_else(none)?;
+            let shard = request.catalog().shard(&name, request.interrupt())?;
+            request.on_one(&shard, request.routed.db, plain, &[]).map(drop)
+        })
     }
 
     fn run(&self, routing: &Routing, update: &UpdateOfOne<'_>) -> Result<Option<Updated>> {
@@ -167,7 +319,7 @@ impl InTransaction<'_> {
             let after = fields::document(tried.as_doc(), "value").ok_or_else(changed_meanwhile)?;
             let key = table.key_of_document(after)?;
             let changed = key != table.key_of_document(before)?;
-            if changed && self.is_own && self.request.routed.generic.numbered.is_none() {
+            if changed && self.own.is_some() && self.request.routed.generic.numbered.is_none() {
                 let text =
                     "Must run update to shard key field in a multi-statement transaction or with retryWrites: true.";
                 return Err(Error::new(Code::ILLEGAL_OPERATION, text));
@@ -229,6 +381,11 @@ impl InTransaction<'_> {
         let target = self.request.catalog().shard(table.shard_of(&key), self.request.interrupt())?;
         self.on(routing, &target, "insert", insert).map(drop)
     }
+}
+
+/// Returns true for the errors of a transaction that cannot begin because one of its number, or a greater one, has.
+fn is_number_in_use(error: &Error) -> bool {
+    matches!(error.code, Code::TRANSACTION_TOO_OLD | Code(50911))
 }
 
 fn changed_meanwhile() -> Error {

@@ -209,6 +209,14 @@ impl Transactions {
         Some(pinned.clone())
     }
 
+    /// Forgets a transaction of the router's own, which is over.
+    pub(crate) fn forget(&self, session: SessionId, number: i64) {
+        let mut all = self.open.lock();
+        if all.get(&session).is_some_and(|open| open.number == number) {
+            all.remove(&session);
+        }
+    }
+
     pub(crate) fn forget_cursor(&self, id: i64) {
         self.cursors.lock().remove(&id);
     }

@@ -4,7 +4,7 @@
 //! are sent again by the new table. W2: a statement for many documents that one of its shards refuses is repeated only for the
 //! ranges of the key on which it has not run: each shard had all ranges of the table while it ran.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use arbor_lang::KeyRanges;
 use crate::catalog::{Routing, versioned};
 use crate::first_of_order::{self, sort_of};
 use crate::shard::Shard;
-use crate::shard_key_update::{UpdateOfOne, Updated};
+use crate::shard_key_update::UpdateOfOne;
 use crate::table::Table;
 use crate::{ATTEMPTS, Request, fields, is_stale};
 
@@ -52,6 +52,8 @@ struct Outcome {
     upserted: Vec<(i32, DocBuf)>,
     errors: Vec<(i32, DocBuf)>,
     concern_error: Option<DocBuf>,
+    /// Numbers of statements that an earlier request has done.
+    retried: BTreeSet<i32>,
     /// Times and terms of the last reply.
     rest: DocBuf,
 }
@@ -82,6 +84,8 @@ impl Outcome {
         if let Some(error) = fields::document(reply, "writeConcernError") {
             self.concern_error = Some(error.to_buf());
         }
+        let retried = fields::array(reply, "retriedStmtIds").into_iter().flat_map(|ids| ids.iter());
+        self.retried.extend(retried.filter_map(fields::number_of).map(|id| id as i32));
         self.rest = reply.iter().filter(|(name, _)| matches!(*name, "$clusterTime" | "operationTime")).collect();
     }
 
@@ -103,6 +107,9 @@ impl Outcome {
         }
         if let Some(error) = &self.concern_error {
             reply.append("writeConcernError", error);
+        }
+        if !self.retried.is_empty() {
+            reply.append("retriedStmtIds", &self.retried.into_iter().collect::<ArrayBuf>());
         }
         self.rest.as_doc().iter().for_each(|(name, value)| {
             reply.append(name, value);
@@ -329,7 +336,11 @@ impl Request<'_> {
         if name == "updates" && !table.unsplittable {
             match check_update(table, filter, document.get("u"), upsert, whole) {
                 Err(error) if !multi && is_of_statement(&error) => {
-                    progress.replies.push(self.update_and_move(routing, document)?);
+                    progress.replies.push(self.update_and_move(
+                        routing,
+                        document,
+                        self.statement_number(statement.index),
+                    )?);
                     return Ok(());
                 }
                 checked => checked?,
@@ -400,33 +411,34 @@ impl Request<'_> {
     }
 
     /// Runs an update of one document that may change its shard key.
-    fn update_and_move(&self, routing: &Routing, statement: Doc<'_>) -> Result<DocBuf> {
+    fn update_and_move(&self, routing: &Routing, statement: Doc<'_>, number: i32) -> Result<DocBuf> {
         let mut options = DocBuf::new();
         fields::copy(self.body(), &["let", "bypassDocumentValidation"], &mut options);
         fields::copy(statement, &["collation", "sort", "hint", "arrayFilters"], &mut options);
         let query = fields::document(statement, "q").unwrap_or(Doc::empty());
         let (update, upsert) = (statement.get("u").unwrap_or(ValueRef::Null), fields::is_true(statement, "upsert"));
-        let mut upserted = None;
-        let (matched, modified, failed) =
-            match self.update_one_and_move(routing, &UpdateOfOne { query, update, upsert, options }) {
-                Ok(Some(Updated { before: Some(before), after })) => {
-                    (1i32, i32::from(before.as_bytes() != after.as_bytes()), None)
-                }
-                Ok(Some(Updated { before: None, after })) => {
-                    let id = after.get("_id").unwrap_or(ValueRef::Null);
-                    upserted = Some(DocBuf::new().with("index", 0i32).with("_id", id));
-                    (1, 0, None)
-                }
-                Ok(None) => (0, 0, None),
-                Err(error) if self.is_of_statement(&error) => (0, 0, Some(error.to_write_error(0))),
-                Err(error) => return Err(error),
-            };
-        let mut reply = DocBuf::new().with("n", matched).with("nModified", modified);
+        let of_one = UpdateOfOne { query, update, upsert, options, statement: number, shows_new: None };
+        let done = match self.update_one_and_move(routing, &of_one) {
+            Ok(done) => done,
+            Err(error) if self.is_of_statement(&error) => {
+                let errors: ArrayBuf = std::iter::once(&error.to_write_error(0)).collect();
+                return Ok(DocBuf::new().with("n", 0i32).with("nModified", 0i32).with("writeErrors", &errors));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(done) = done else { return Ok(DocBuf::new().with("n", 0i32).with("nModified", 0i32)) };
+        let outcome = done.outcome.as_doc();
+        if fields::string(outcome, "kind") != Some("update") {
+            return Err(another_kind(outcome, "update"));
+        }
+        let upserted = outcome.get("upserted").map(|id| DocBuf::new().with("index", 0i32).with("_id", id));
+        let n = fields::int(outcome, "n") as i32 + i32::from(upserted.is_some());
+        let mut reply = DocBuf::new().with("n", n).with("nModified", fields::int(outcome, "nModified") as i32);
         if let Some(upserted) = &upserted {
             reply.append("upserted", &std::iter::once(upserted).collect::<ArrayBuf>());
         }
-        if let Some(failed) = &failed {
-            reply.append("writeErrors", &std::iter::once(failed).collect::<ArrayBuf>());
+        if done.is_of_before {
+            reply.append("retriedStmtIds", &std::iter::once(number).collect::<ArrayBuf>());
         }
         Ok(reply)
     }
@@ -442,18 +454,27 @@ impl Request<'_> {
         );
         let query = fields::document(body, "query").unwrap_or(Doc::empty());
         let (update, upsert) = (body.get("update").unwrap_or(ValueRef::Null), fields::is_true(body, "upsert"));
-        let found = self.update_one_and_move(routing, &UpdateOfOne { query, update, upsert, options })?;
-        let is_there = found.as_ref().is_some_and(|updated| updated.before.is_some());
-        let mut effect = DocBuf::new().with("n", i32::from(found.is_some())).with("updatedExisting", is_there);
-        if let Some(Updated { before: None, after }) = &found {
-            effect.append("upserted", after.get("_id").unwrap_or(ValueRef::Null));
+        let (statement, shows_new) = (self.statement_number(0), Some(fields::is_true(body, "new")));
+        let of_one = UpdateOfOne { query, update, upsert, options, statement, shows_new };
+        let Some(done) = self.update_one_and_move(routing, &of_one)? else {
+            let effect = DocBuf::new().with("n", 0i32).with("updatedExisting", false);
+            return Ok(Answer::Reply(DocBuf::new().with("lastErrorObject", &effect).with("value", ValueRef::Null)));
+        };
+        let outcome = done.outcome.as_doc();
+        if fields::string(outcome, "kind") != Some("findAndModify") {
+            return Err(another_kind(outcome, "findAndModify"));
         }
-        let reply = DocBuf::new().with("lastErrorObject", &effect);
-        Ok(Answer::Reply(match &found {
-            Some(updated) if fields::is_true(body, "new") => reply.with("value", &updated.after),
-            Some(Updated { before: Some(before), .. }) => reply.with("value", before),
-            Some(_) | None => reply.with("value", ValueRef::Null),
-        }))
+        let mut effect = DocBuf::new().with("n", fields::int(outcome, "n") as i32);
+        effect.append("updatedExisting", fields::is_true(outcome, "updatedExisting"));
+        if let Some(id) = outcome.get("upserted") {
+            effect.append("upserted", id);
+        }
+        let mut reply = DocBuf::new().with("lastErrorObject", &effect);
+        reply.append("value", outcome.get("value").unwrap_or(ValueRef::Null));
+        if done.is_of_before {
+            reply.append("retriedStmtId", statement);
+        }
+        Ok(Answer::Reply(reply))
     }
 
     pub(crate) fn find_and_modify(&self) -> Result<Answer> {
@@ -506,6 +527,14 @@ fn with_filter(statement: Doc<'_>, filter: Doc<'_>, condition: Doc<'_>) -> DocBu
     let query = DocBuf::new().with("$and", &both);
     let field = |(name, value)| (name, if name == "q" { ValueRef::Document(query.as_doc()) } else { value });
     statement.iter().map(field).collect()
+}
+
+/// Returns the error of a retry that is another statement than the one before.
+fn another_kind(outcome: Doc<'_>, kind: &str) -> Error {
+    let before = fields::string(outcome, "kind").unwrap_or_default();
+    let text =
+        format!("{kind} retry request is not compatible with previous write in the transaction of type: {before}");
+    Error::new(Code(40606), text)
 }
 
 fn is_of_statement(error: &Error) -> bool {

@@ -7,9 +7,11 @@
 //! | `statements` | statements of retryable writes, and their answers as bytes |
 //! | `collections` | `config.transactions` and its like, which are views of the session journal |
 //! | `upkeep` | what is done now and then: transactions and sessions that have expired |
+//! | `remembered` | statements that routers run in transactions of their own |
 //! | `two_phase` | transactions over several shards: prepare, decision, recovery |
 pub(crate) mod collections;
 mod in_session;
+pub(crate) mod remembered;
 pub(crate) mod rules;
 pub(crate) mod statements;
 pub(crate) mod two_phase;

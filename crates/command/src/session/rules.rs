@@ -15,6 +15,7 @@ pub(crate) const PREPARE: &str = "prepareTransaction";
 
 /// Commands that run inside a transaction.
 const IN_TRANSACTION: &[&str] = &[
+    "_shardsvrStatement",
     "abortTransaction",
     "aggregate",
     "bulkWrite",
