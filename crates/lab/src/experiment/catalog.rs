@@ -12,12 +12,14 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 12] = built_in![
+const BUILT_IN: [(&str, &str); 14] = built_in![
     "000-linkbench-cached",
     "000-linkbench-disk",
     "001-point-queries",
+    "001-point-queries-large",
     "002-readonly-cache-ladder",
     "002-readwrite-checkpoints",
+    "002-readwrite-ladder",
     "002-recovery",
     "003-chunk-moves",
     "004-ycsb",

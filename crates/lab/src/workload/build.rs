@@ -23,7 +23,15 @@ pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Bo
         "iibench" => Box::new(Iibench::new(mode, read(name, settings)?)?),
         "linkbench" => Box::new(LinkBench::new(mode, &read(name, settings)?)?),
         "percona" => Box::new(Percona::new(mode, &read(name, settings)?)?),
-        "pointquery" => Box::new(PointQuery { tables: read::<TableSettings>(name, settings)?.tables(mode)? }),
+        "pointquery" => {
+            let (queried, tables) = split(settings, &["queried"]);
+            let tables = read::<TableSettings>(name, &tables)?.tables(mode)?;
+            let queried = read::<QueriedSettings>(name, &queried)?.queried.unwrap_or(tables.shape.rows);
+            if queried == 0 || queried > tables.shape.rows {
+                return Err("queried must be from 1 to docs".to_owned());
+            }
+            Box::new(PointQuery { tables, queried })
+        }
         "sharded" => Box::new(Sharded::new(mode, read(name, settings)?)?),
         "sysbench" => {
             let (tables, mix) = split(settings, &["tables", "docs", "batch"]);
@@ -60,6 +68,13 @@ impl Default for TableSettings {
     fn default() -> TableSettings {
         TableSettings { tables: 8, docs: 125_000, batch: 1000 }
     }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct QueriedSettings {
+    /// Rows of each table that are queried, from the first; all by default.
+    queried: Option<u32>,
 }
 
 impl TableSettings {
@@ -100,6 +115,7 @@ mod tests {
         assert!(error("sysbench", json!({"docs": "many"})).contains("invalid type: string \"many\""));
         assert!(error("sysbench", json!({"docs": 10})).contains("docs at least batch"));
         assert!(error("pointquery", json!({"points": 3})).contains("unknown field `points`"));
+        assert!(error("pointquery", json!({"docs": 2000, "queried": 2001})).contains("queried must be from 1 to docs"));
         assert!(built("sysbench", json!({"tables": 2, "points": 3})).is_ok());
     }
 }

@@ -9,6 +9,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub struct PointQuery {
     pub tables: Tables,
+    /// Rows of each table that are queried, from the first.
+    pub queried: u32,
 }
 
 impl Workload for PointQuery {
@@ -21,7 +23,9 @@ impl Workload for PointQuery {
     }
 
     fn settings(&self) -> Value {
-        self.tables.settings()
+        let mut settings = self.tables.settings();
+        settings["queried"] = self.queried.into();
+        settings
     }
 
     fn database(&self) -> &'static str {
@@ -37,7 +41,7 @@ impl Workload for PointQuery {
     }
 
     fn client(&self, _place: Place, seed: u64) -> Box<dyn Client> {
-        Box::new(Stream { shape: self.tables.shape, random: Random::new(seed) })
+        Box::new(Stream { shape: Shape { rows: self.queried, ..self.tables.shape }, random: Random::new(seed) })
     }
 }
 
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn tables_and_ids_are_uniform() {
         let tables = Tables { shape: Shape { tables: 8, rows: 100 }, mode: Mode::Compat, batch: 10 };
-        let mut client = PointQuery { tables }.client(Place { number: 0, of: 1 }, 5);
+        let mut client = PointQuery { tables, queried: 100 }.client(Place { number: 0, of: 1 }, 5);
         let (mut tables, mut ids) = ([0u32; 9], [0u32; 101]);
         for _ in 0..80_000 {
             client.unit(&mut |operation| {
@@ -77,5 +81,21 @@ mod tests {
         }
         assert!(tables[0] == 0 && tables[1..].iter().all(|count| (9_500..10_500).contains(count)), "{tables:?}");
         assert!(ids[0] == 0 && ids[1..].iter().all(|count| (650..950).contains(count)), "{ids:?}");
+    }
+
+    #[test]
+    fn rows_beyond_those_that_are_queried_are_left_alone() {
+        let tables = Tables { shape: Shape { tables: 1, rows: 100 }, mode: Mode::Compat, batch: 10 };
+        let mut client = PointQuery { tables, queried: 10 }.client(Place { number: 0, of: 1 }, 5);
+        let mut most = 0;
+        for _ in 0..500 {
+            client.unit(&mut |operation| {
+                if let Operation::Sysbench(Statement::Point { id, .. }) = operation {
+                    most = most.max(*id);
+                }
+                Some(Answer::rows(1))
+            });
+        }
+        assert_eq!(most, 10);
     }
 }
