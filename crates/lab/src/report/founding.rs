@@ -107,8 +107,8 @@ fn across(
         }
     }
     let wide = dimension.values.iter().map(|value| value.len() + 2).sum::<usize>() > WIDE;
-    let table = if wide && choices.len() == 1 { turned(&table) } else { table };
-    (!table.rows.is_empty()).then_some(table)
+    let is_turned = wide && choices.len() == 1;
+    (!table.rows.is_empty()).then(|| if is_turned { turned(&table) } else { table })
 }
 
 /// Column names that need more characters than this become rows.

@@ -11,6 +11,11 @@ const PHASE: &str = "phase";
 /// Metric of phases whose time is more informative than their rate.
 pub(crate) const BY_TIME: &str = "by_time";
 
+/// Returns seconds with microseconds where there are few of them.
+fn time(seconds: f64) -> String {
+    if seconds < 0.01 { format!("{seconds:.6}") } else { format!("{seconds:.3}") }
+}
+
 /// Phases of a run and the system that the others are compared with.
 pub(super) struct Phases<'a> {
     grid: Grid<'a>,
@@ -68,7 +73,7 @@ impl<'a> Phases<'a> {
         let mut table = Table::new(&title, PHASE, columns);
         for phase in &self.names {
             let seconds = self.is_by_time(phase);
-            let show = |value: f64| if seconds { format!("{value:.3}") } else { super::founding::short(value) };
+            let show = |value: f64| if seconds { time(value) } else { super::founding::short(value) };
             let unit = if seconds { " s" } else { "" };
             let speed = |system| self.speed(system, phase).map_or("-".to_owned(), |speed| speed.shown(show) + unit);
             let ratio = |system| self.ratio(system, phase).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));

@@ -132,6 +132,10 @@ fn phases_of_the_engines_alone_are_compared_with_a_peer() {
     place(&first, "    300      200        1.50  get-x1\n0.500 s  2.000 s        4.00  reopen\n");
     place(&first, "p99 of a call in microseconds: a batch, a get, a scan\nftree   lmdb  phase\n   30     20  get-x1\n");
     assert!(!first.contains("average response time") && !first.contains("latency in microseconds"), "{first}");
+    let names = |n: u64| format!("a-phase-with-a-long-name-{n}-of-which-there-are-many");
+    let wide = |n| StepRecord { metrics: BTreeMap::new(), ..phase(&names(n), 1.0, 1.0, 0.0) };
+    let wide = text_of(&written(&self::record("kv", vec![system("ftree", (0..4).map(wide).collect())]), |_| {}));
+    assert!(!wide.contains("CPU_utilization"), "a metric that no step has is no table: {wide}");
     let page = page(&run);
     assert!(has_chart(&page, "ratios") && has_chart(&page, "times"));
     assert!(page.contains("times as good as lmdb") && page.contains("\"start\":1"));

@@ -1,0 +1,100 @@
+"""The laboratory from the outside: how its runs end, which engines they name, what it writes."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ARBOR = os.environ["ARBOR"]
+LOAD = ["lab", "run", "load", "--engine", "ftree", "--docs", "3000000"]
+
+
+def lab(*arguments, cwd):
+    command = [ARBOR, "lab", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
+
+
+def servers(data):
+    """The processes whose data directory is below `data`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if f"{data}/arbor-lab-".encode() in words and b"serve" in words:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def loading(tmp_path):
+    """A run in the middle of its load, and where its servers keep their data."""
+    data = tmp_path / "data"
+    data.mkdir()
+    command = [ARBOR, *LOAD, "--data", str(data), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    rows = tmp_path / "out" / "series.csv"
+    wait_for(lambda: rows.is_file() and "ops.document" in rows.read_text())
+    yield process, data
+    process.kill()
+    process.wait()
+
+
+def test_ctrl_c_in_a_load_ends_at_once_and_keeps_what_was_measured(loading, tmp_path):
+    process, data = loading
+    assert len(servers(data)) == 1
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert (process.returncode, time.monotonic() - begun < 10) == (130, True)
+    assert servers(data) == [] and os.listdir(data) == []
+    assert "interrupted: what was measured until then is kept" in text
+    assert "failure: null" in (tmp_path / "out" / "run.yaml").read_text()
+
+
+def test_no_server_is_left_by_a_laboratory_that_is_killed(loading):
+    process, data = loading
+    assert len(servers(data)) == 1
+    process.kill()
+    process.wait()
+    wait_for(lambda: servers(data) == [])
+
+
+def test_engines_are_named_as_what_ran_and_unknown_ones_are_refused_first(tmp_path):
+    for command in (["run", "pointquery"], ["run", "query"], ["replset"], ["kv", "--rows", "1000"]):
+        option = "--engines" if command[0] == "kv" else "--engine"
+        refused = lab(*command, option, "lmdb,frob", cwd=tmp_path)
+        assert refused.returncode == 2 and '"frob" is not in this build' in refused.stderr, refused.stderr
+        assert "lmdb" not in refused.stdout and not (tmp_path / "lab-results").exists()
+    small = ["--docs", "1000", "--tables", "1", "--clients", "1", "--seconds", "0.5", "--warm", "0", "--no-echo"]
+    ran = lab("run", "pointquery", "--engine", "mmapv1", *small, "--out", "a", "--threshold", "rate>1e12", cwd=tmp_path)
+    assert ran.returncode == 3 and "not kept: rate>1e12 of lmdb" in ran.stderr, ran.stderr
+    report = (tmp_path / "a" / "report.txt").read_text()
+    for part in ("systems     lmdb (asked for as mmapv1)\n", "software    lmdb: LMDB 0.", "commit ", "NOT kept"):
+        assert part in report, report
+    site = lab("site", ".", cwd=tmp_path)
+    assert "1 runs: site.html" in site.stdout and "arbor-lab" not in site.stderr
+    exported = lab("export", "a", "--format", "prometheus", cwd=tmp_path).stdout
+    assert exported.startswith("# TYPE arbor_lab_") and exported.endswith("# EOF\n")
+
+
+def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
+    command = [ARBOR, "lab", "run", "pointquery", "--engine", "lmdb", "--docs", "1000", "--tables", "1", "--clients", "1"]
+    command += ["--seconds", "0.3", "--warm", "0", "--no-echo"]
+    runs = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
+    outputs = [run.communicate(timeout=240)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    reports = sorted((tmp_path / "lab-results").glob("*/report.html"))
+    assert len(reports) == 2, reports
