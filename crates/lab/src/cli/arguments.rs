@@ -61,7 +61,7 @@ pub(crate) fn servers(command: Command) -> Command {
     command.arg(option("binary", "FILE", "Binary that managed servers run (this one)")).arg(option(
         "data",
         "DIR",
-        "Directory that managed servers' data directories are made in (the temporary directory)",
+        "Directory that managed servers' data directories are made in (the temporary directory); run: NAME=DIR,NAME=DIR for several devices",
     ))
 }
 

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use serde_json::Value;
 
 use super::{number, parse, text, texts};
-use crate::experiment::{Experiment, Plan, Scale, default_root};
+use crate::experiment::{DataDevice, Experiment, Plan, Scale, default_root};
 use crate::kv::{KvEngine, asked_for};
 use crate::run::Ramp;
 use crate::target::Driver;
@@ -29,6 +29,11 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
     let mut plan = Plan::of(experiment, scale, setup(matches)?);
     plan.command_line = std::env::args().collect();
     plan.drop = matches.get_flag("drop");
+    let devices = DataDevice::parse(text(matches, "data").unwrap_or_default());
+    plan.parameters.devices = devices.map_err(|what| Error::Usage(format!("--data: {what}")))?;
+    if let Some(first) = plan.parameters.devices.first() {
+        plan.setup.root = first.directory.clone();
+    }
     plan.setup.keep = matches.get_flag("keep");
     plan.setup.arguments = texts(matches, "server-arg");
     workload_settings(&mut plan, matches)?;
@@ -342,6 +347,22 @@ mod tests {
         assert_eq!(names("records=1000"), "A B C F D E");
         let refused = planned(&["004-ycsb", "--set", "workload=z"]).unwrap_err().to_string();
         assert!(refused.contains("workload"), "{refused}");
+    }
+
+    #[test]
+    fn each_engine_runs_on_each_device() {
+        let plan =
+            planned(&["pointquery", "--engine", "ftree,lmdb", "--data", "ssd=/a,disk=/b/c", "--no-echo"]).unwrap();
+        let systems: Vec<(String, PathBuf)> =
+            plan.managed().into_iter().map(|one| (one.name, one.setup.root)).collect();
+        let expect = [("ftree@ssd", "/a"), ("ftree@disk", "/b/c"), ("lmdb@ssd", "/a"), ("lmdb@disk", "/b/c")];
+        assert_eq!(systems, expect.map(|(name, root)| (name.to_owned(), PathBuf::from(root))));
+        assert_eq!((plan.systems(), plan.setup.root.as_path()), (4, std::path::Path::new("/a")));
+        let one = planned(&["pointquery", "--data", "/a", "--no-echo"]).unwrap();
+        assert_eq!(one.managed().into_iter().map(|one| one.name).collect::<Vec<_>>(), ["ftree"]);
+        for wrong in ["ssd=/a,/b", "=/a", "a=/a,a=/b", "a b=/c", "a="] {
+            assert!(planned(&["pointquery", "--data", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

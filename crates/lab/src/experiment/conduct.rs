@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::plan::{Plan, Station, StepPlan};
+use super::environment::disk_of;
+use super::plan::{ManagedPlan, Plan, Station, StepPlan};
 use super::run_log::RunLog;
 use super::search::{Search, TRIES};
 use crate::observe::disk_use;
@@ -25,10 +26,8 @@ use crate::{Error, Result};
 pub fn carry_out(plan: &Plan, log: &mut RunLog, interrupt: &Interrupt) {
     log.planned(plan.estimate().steps);
     let mut conductor = Conductor { plan, log, interrupt, reply_bytes: None };
-    for engine in &plan.parameters.engines {
-        for driver in &plan.parameters.drivers {
-            conductor.system(&driver.named(engine), |conductor, system| conductor.managed(engine, *driver, system));
-        }
+    for managed in plan.managed() {
+        conductor.system(&managed.name, |conductor, system| conductor.managed(&managed, system));
     }
     for text in &plan.parameters.targets {
         for driver in &plan.parameters.drivers {
@@ -83,14 +82,16 @@ impl Conductor<'_> {
         self.log.context(system, step, self.interrupt)
     }
 
-    fn managed(&mut self, engine: &str, driver: Driver, system: &str) -> Result<()> {
-        self.plan.check_disk()?;
+    fn managed(&mut self, one: &ManagedPlan, system: &str) -> Result<()> {
+        let ManagedPlan { engine, driver, setup, .. } = one;
+        self.plan.check_disk(&setup.root)?;
         let stations = self.plan.stations(engine);
         let Some(first) = stations.first() else { return Ok(()) };
         self.log.report(system, EventKind::Phase, "starting");
-        let mut managed = Managed::start(engine, driver, &self.plan.setup, &first.flags)?;
+        let mut managed = Managed::start(engine, *driver, setup, &first.flags)?;
         let mut course = self.course(system)?;
         course.known = self.plan.known(engine, &first.flags);
+        course.known.insert("data_on".to_owned(), disk_of(&setup.root).into());
         let outcome = self.stations(&mut managed, &stations, &mut course);
         managed.explained(outcome)
     }

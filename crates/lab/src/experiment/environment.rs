@@ -33,6 +33,14 @@ pub fn environment(root: &Path) -> Value {
     })
 }
 
+/// Returns the disk and the file system of a directory, in a line.
+pub(super) fn disk_of(root: &Path) -> String {
+    let root = root.ancestors().find(|directory| directory.exists()).unwrap_or(root);
+    let device = Device::below(root);
+    let facts = [device.and_then(Device::name), device.and_then(Device::model), filesystem(root)];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
 /// The time for which the processors are watched before a run.
 const WATCHED: Duration = Duration::from_millis(200);
 

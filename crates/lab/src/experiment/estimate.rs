@@ -54,12 +54,12 @@ impl Plan {
     }
 
     /// Refuses to begin a load that will not fit. A tenth is left to others.
-    pub fn check_disk(&self) -> Result<()> {
+    pub fn check_disk(&self, root: &Path) -> Result<()> {
         if self.parameters.engines.is_empty() {
             return Ok(());
         }
         let what = format!("{} at scale {}", self.experiment.name, self.scale.name());
-        check_room(&self.setup.root, self.estimate().disk_bytes, &what, "--scale small or --set")
+        check_room(root, self.estimate().disk_bytes, &what, "--scale small or --set")
     }
 }
 

@@ -33,8 +33,8 @@ pub use definition::{Experiment, KV, Scale, Size, TextSettings, read};
 pub use environment::environment;
 pub use estimate::Estimate;
 pub(crate) use estimate::check_room;
-pub use parameters::{Parameters, PhasePlan};
-pub use plan::{Plan, Station, StepPlan};
+pub use parameters::{DataDevice, Parameters, PhasePlan};
+pub use plan::{ManagedPlan, Plan, Station, StepPlan};
 pub use run_log::RunLog;
 pub use threshold::{Judged, Threshold, judged};
 

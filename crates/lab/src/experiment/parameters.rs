@@ -1,6 +1,7 @@
 //! Everything that decides what is sent to the servers.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,6 +17,9 @@ pub struct Parameters {
     /// Names that engines were asked for by, where those are not theirs.
     #[serde(default)]
     pub asked_for: BTreeMap<String, String>,
+    /// Directories on several devices: each engine runs on each.
+    #[serde(default)]
+    pub devices: Vec<DataDevice>,
     /// Running servers: `[NAME=]URI`.
     pub targets: Vec<String>,
     pub drivers: Vec<Driver>,
@@ -59,6 +63,36 @@ pub struct Parameters {
     /// The engine that the others are compared with in a report of `kv`.
     #[serde(default)]
     pub peer: Option<String>,
+}
+
+/// A directory for servers' data and what its device is called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DataDevice {
+    pub name: String,
+    pub directory: PathBuf,
+}
+
+impl DataDevice {
+    /// Reads `NAME=DIR[,NAME=DIR]`; a text without a name is one directory and none of these.
+    pub fn parse(text: &str) -> Result<Vec<DataDevice>, String> {
+        if !text.contains('=') {
+            return Ok(Vec::new());
+        }
+        let device = |part: &str| match part.split_once('=') {
+            Some((name, directory))
+                if !name.is_empty() && name.chars().all(char::is_alphanumeric) && !directory.is_empty() =>
+            {
+                Ok(DataDevice { name: name.to_owned(), directory: directory.into() })
+            }
+            _ => Err(format!("expected NAME=DIR with a name of letters and digits, not {part:?}")),
+        };
+        let devices = text.split(',').map(device).collect::<Result<Vec<_>, _>>()?;
+        let twice = devices
+            .iter()
+            .enumerate()
+            .find(|(n, device)| devices.iter().take(*n).any(|other| other.name == device.name));
+        twice.map_or(Ok(devices.clone()), |(_, device)| Err(format!("there are two devices {:?}", device.name)))
+    }
 }
 
 /// Steps with settings of their own on the same data: YCSB's A, B, C ...

@@ -2,6 +2,7 @@
 //! those, so that a run can be repeated exactly.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -14,9 +15,9 @@ use super::parameters::{Parameters, PhasePlan, merged};
 use super::threshold::Threshold;
 use crate::kv::EngineFacts;
 use crate::run::{Arrival, Pace, Ramp};
-use crate::target::compression;
 use crate::target::managed::{Flags, Setup, Shards};
 use crate::target::mysql::MariaDb;
+use crate::target::{Driver, compression};
 use crate::workload::{Mode, Workload};
 use crate::{Error, Result};
 
@@ -43,6 +44,16 @@ pub struct Station {
     /// `cache64`, `sync5`; joined in the steps' names.
     pub words: Vec<String>,
     pub settings: BTreeMap<String, Value>,
+}
+
+/// A server that is started, and the row of the tables that it is.
+#[derive(Clone, Debug)]
+pub struct ManagedPlan {
+    /// `ftree`, `ftree.official`, `ftree@ssd`.
+    pub name: String,
+    pub engine: String,
+    pub driver: Driver,
+    pub setup: Setup,
 }
 
 /// One step of a station.
@@ -87,7 +98,8 @@ impl Plan {
             return Err(Error::Usage(format!("--settings text: no founding text has settings for {name}")));
         }
         if self.experiment.workload == KV {
-            return Ok(());
+            let one = self.parameters.devices.is_empty();
+            return if one { Ok(()) } else { Err(Error::Usage("--data: kv takes one directory".to_owned())) };
         }
         for phase in self.phases() {
             self.workload(&phase)?;
@@ -176,6 +188,25 @@ impl Plan {
             }
         }
         stations
+    }
+
+    /// Returns the servers that are started, in order: each engine on each device by each driver.
+    pub fn managed(&self) -> Vec<ManagedPlan> {
+        let devices: Vec<(String, PathBuf)> = match self.parameters.devices.as_slice() {
+            [] => vec![(String::new(), self.setup.root.clone())],
+            devices => devices.iter().map(|device| (format!("@{}", device.name), device.directory.clone())).collect(),
+        };
+        let mut all = Vec::new();
+        for engine in &self.parameters.engines {
+            for (place, root) in &devices {
+                for driver in &self.parameters.drivers {
+                    let setup = Setup { root: root.clone(), ..self.setup.clone() };
+                    let name = format!("{}{place}", driver.named(engine));
+                    all.push(ManagedPlan { name, engine: engine.clone(), driver: *driver, setup });
+                }
+            }
+        }
+        all
     }
 
     /// Returns facts about a managed server that it does not report: the name that it was asked for by, the library of its
@@ -271,8 +302,9 @@ impl Plan {
 
     /// Names of all systems, in order.
     pub fn systems(&self) -> usize {
-        (self.parameters.engines.len() + self.parameters.targets.len()) * self.parameters.drivers.len().max(1)
-            + usize::from(self.parameters.echo)
+        let parameters = &self.parameters;
+        let managed = parameters.engines.len() * parameters.devices.len().max(1);
+        (managed + parameters.targets.len()) * parameters.drivers.len().max(1) + usize::from(parameters.echo)
     }
 }
 

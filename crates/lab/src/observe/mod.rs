@@ -14,7 +14,7 @@ pub use device::{Device, DeviceCounters};
 pub use disk_use::{DiskUse, disk_use};
 pub use host::HostCounters;
 pub use process::{
-    DeviceBytes, children, cpu_seconds, forget_peak_memory, is_running, own_cpu_seconds, peak_memory_bytes,
+    DeviceBytes, children, cpu_seconds, forget_peak_memory, is_running, open_files, own_cpu_seconds, peak_memory_bytes,
     resident_bytes,
 };
 
@@ -46,6 +46,7 @@ pub struct Sample {
 struct ServerCounters {
     cpu_s: f64,
     resident_bytes: Option<u64>,
+    open_files: Option<u64>,
     device: Option<DeviceBytes>,
 }
 
@@ -56,6 +57,7 @@ impl ServerCounters {
         for child in children(process).into_iter().filter_map(ServerCounters::read) {
             all.cpu_s += child.cpu_s;
             all.resident_bytes = all.resident_bytes.zip(child.resident_bytes).map(|(all, own)| all + own);
+            all.open_files = all.open_files.zip(child.open_files).map(|(all, own)| all + own);
             all.device = all.device.zip(child.device).map(|(all, own)| all + own);
         }
         Some(all)
@@ -65,6 +67,7 @@ impl ServerCounters {
         Some(ServerCounters {
             cpu_s: cpu_seconds(process).ok()?,
             resident_bytes: resident_bytes(process).ok(),
+            open_files: open_files(process).ok(),
             device: DeviceBytes::of_process(process).ok(),
         })
     }
@@ -86,6 +89,8 @@ pub struct Usage {
     pub server_device: Option<DeviceBytes>,
     /// Resident memory of the server's process, at the end.
     pub resident_bytes: Option<u64>,
+    /// Files that the server's process has open, at the end.
+    pub open_files: Option<u64>,
     /// CPU seconds of this process.
     pub client_cpu_s: f64,
 }
@@ -120,6 +125,7 @@ impl Sample {
                 .and_then(|(later, earlier)| later.device.zip(earlier.device))
                 .map(|(later, earlier)| later.since(earlier)),
             resident_bytes: self.server.and_then(|server| server.resident_bytes),
+            open_files: self.server.and_then(|server| server.open_files),
             client_cpu_s: self.client_cpu_s - earlier.client_cpu_s,
         }
     }

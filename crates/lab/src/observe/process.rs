@@ -66,6 +66,13 @@ pub fn resident_bytes(pid: u32) -> std::io::Result<u64> {
     Ok(memory_bytes(&std::fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:").unwrap_or(0))
 }
 
+/// Number of files that a process has open, sockets and pipes not counted. Errors: the process belongs to another user.
+pub fn open_files(pid: u32) -> std::io::Result<u64> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+    let is_file = |path: std::path::PathBuf| path.is_absolute() && !path.starts_with("/dev");
+    Ok(descriptors.filter(|each| std::fs::read_link(each.path()).is_ok_and(is_file)).count() as u64)
+}
+
 /// A line of /proc/PID/status, which counts in kB.
 fn memory_bytes(status: &str, name: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -141,5 +148,19 @@ mod tests {
     fn this_process_has_used_some() {
         assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
         assert!(cpu_seconds(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn files_are_counted_and_sockets_are_not() {
+        let before = open_files(std::process::id()).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let _socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // other tests open and close files meanwhile
+        let counted = (0..100).any(|_| open_files(std::process::id()).unwrap() > 0);
+        assert!(counted && before < 10_000);
+        let pid = std::process::id();
+        use std::os::fd::AsRawFd;
+        let link = std::fs::read_link(format!("/proc/{pid}/fd/{}", file.as_raw_fd())).unwrap();
+        assert!(link.is_absolute(), "{link:?}");
     }
 }

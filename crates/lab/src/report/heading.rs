@@ -25,6 +25,7 @@ impl Heading {
             ("clients", record.client_placement.clone()),
             ("driver", drivers(&record.systems)),
             ("software", software(&record.systems, &record.arbor_version)),
+            ("devices", devices(&record.systems)),
             ("machine", machine(&run.environment)),
             ("arbor", record.arbor_version.clone()),
         ];
@@ -51,6 +52,13 @@ fn settings(systems: &[SystemRecord]) -> String {
     let of = |system: &SystemRecord| Some(format!("{} {}", system.name, fact(system, "text_settings")?));
     let all: Vec<String> = systems.iter().filter_map(of).collect();
     if all.is_empty() { String::new() } else { format!("the founding text's: {}", all.join("; ")) }
+}
+
+/// Returns the disks of systems that ran on several.
+fn devices(systems: &[SystemRecord]) -> String {
+    let several = systems.iter().filter(|system| system.name.contains('@'));
+    let of = |system: &SystemRecord| Some(format!("{} on {}", system.name, fact(system, "data_on")?));
+    several.filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns what each system is made of beyond this build of Arbor: the library of its engine, or the version of another server.
@@ -111,12 +119,10 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
     ended.into_iter().chain(others(run)).chain(unfit(&run.environment, &run.record.arbor_version)).collect()
 }
 
-/// Returns a warning about the step in which programs other than the server and the generator used most of the processors. Of a
-/// cluster, whose processes are several, that is not known.
+/// Returns a warning about the step in which programs other than the server and the generator used most of the processors.
 fn others(run: &Run) -> Option<String> {
     let processors = run.environment.get("processors")?.as_f64()?;
-    let alone = run.record.systems.iter().filter(|system| system.about.get("cluster").is_none());
-    let steps = alone.flat_map(|system| system.steps.iter().map(move |step| (system, step)));
+    let steps = run.record.systems.iter().flat_map(|system| system.steps.iter().map(move |step| (system, step)));
     let share = |step: &StepRecord| {
         let (host, units, seconds) = (step.metric("cpu_percent")?, step.metric("units")?, step.metric("seconds")?);
         let own = step.metric("server_cpu_us_per_unit")? + step.metric("client_cpu_us_per_unit")?;

@@ -15,7 +15,7 @@
 //! Series are written during the run, so a run that dies leaves its past; `run.yaml` exists from the beginning and
 //! says `running` until the end. What counts something is per second in `series.csv` (`ops.KIND`, `errors`, `ctx`,
 //! `cpu_us`, `reads`, `read_bytes`, `writes`, `write_bytes`), the rest is what was seen at the interval's end
-//! (`rss_bytes`, `backlog`, `server.NAME`) or a latency of the interval (`p99_us.KIND`, `response_p99_us.KIND`).
+//! (`rss_bytes`, `open_files`, `backlog`, `server.NAME`) or a latency of the interval (`p99_us.KIND`, `response_p99_us.KIND`).
 
 mod event;
 mod hist;

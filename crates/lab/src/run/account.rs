@@ -43,6 +43,7 @@ pub fn points(interval: &Interval) -> Vec<Point> {
     let mut known = |name: &str, value: Option<f64>| values.extend(value.map(|value| (name.to_owned(), value)));
     known("server_cores", usage.server_cpu_s.map(|cpu| cpu / seconds));
     known("rss_bytes", usage.resident_bytes.map(|bytes| bytes as f64));
+    known("open_files", usage.open_files.map(|count| count as f64));
     known("reads", usage.device.map(|device| device.reads as f64 / seconds));
     known("read_bytes", usage.device.map(|device| device.read_bytes as f64 / seconds));
     known("writes", usage.device.map(|device| device.writes as f64 / seconds));

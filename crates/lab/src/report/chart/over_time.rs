@@ -137,6 +137,7 @@ fn titled(series: &str) -> (String, f64) {
         "client_cores" => ("CPU of the load generator, cores", 1.0),
         "ctx" => ("context switches per second", 1.0),
         "rss_bytes" => ("resident memory of the server, MB", 1e-6),
+        "open_files" => ("files that the server has open", 1.0),
         "reads" => ("reads of the device per second", 1.0),
         "writes" => ("writes of the device per second", 1.0),
         "read_bytes" => ("read from the device, MB/s", 1e-6),
