@@ -5,6 +5,7 @@ import random
 import threading
 import time
 
+import bson
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure
@@ -218,6 +219,130 @@ def test_a_collection_that_was_never_sharded_moves(cluster, routed):
     collection.drop()
     assert "single" not in routed.re.list_collection_names()
     assert routed.config.collections.find_one({"_id": "re.single"}) is None
+
+
+def test_a_capped_collection_moves_in_its_order(cluster, routed):
+    routed.admin.command("enableSharding", "re", primaryShard="s0")
+    capped = routed.re.create_collection("capped", capped=True, size=1 << 20, max=400)
+    order = random.Random(5)
+    ids = [f"{order.random()}-{n}" for n in range(1000)]
+    capped.insert_many([{"_id": id, "n": n} for n, id in enumerate(ids)])
+    ended = threading.Event()
+
+    def write():
+        with cluster.routers[1].client() as other:
+            while not ended.is_set():
+                ids.append(f"{order.random()}-{len(ids)}")
+                other.re.capped.insert_one({"_id": ids[-1], "n": len(ids) - 1})
+
+    for to in ("s1", "s2", "s0"):
+        ended.clear()
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            routed.admin.command("moveCollection", "re.capped", toShard=to)
+            time.sleep(0.2)
+        finally:
+            ended.set()
+            writer.join()
+        assert shards_of_plan(capped, {}) == [to]
+        assert [doc["_id"] for doc in capped.find().sort("$natural", 1)] == ids[-400:], to
+        assert [doc["n"] for doc in capped.find(sort=[("$natural", -1)], limit=2)] == [len(ids) - 1, len(ids) - 2]
+        assert capped.options()["capped"] is True
+    assert code_of(lambda: routed.admin.command("shardCollection", "re.capped", key={"n": 1})) == 72
+    assert capped.delete_one({"_id": ids[-1]}).deleted_count == 1
+    capped.drop()
+    check_nothing_is_left(cluster, routed)
+
+
+def test_a_collection_with_a_collation_moves(cluster, routed):
+    routed.admin.command("enableSharding", "re", primaryShard="s0")
+    spoken = routed.re.create_collection("spoken", collation={"locale": "en", "strength": 2})
+    spoken.create_index("w", unique=True)
+    spoken.insert_many([{"_id": f"Name{n}", "w": f"Word{n}"} for n in range(500)])
+    with cluster.routers[1].client() as other:
+        for at, to in enumerate(("s1", "s2", "s0")):
+            stop = threading.Event()
+
+            def write(at=at, stop=stop):
+                n = 0
+                while not stop.is_set():
+                    assert other.re.spoken.update_one({"_id": f"name{n % 500}"}, {"$inc": {f"seen{at}": 1}}).matched_count == 1
+                    n += 1
+                counts.append(n)
+
+            counts = []
+            writer = threading.Thread(target=write)
+            writer.start()
+            routed.admin.command("moveCollection", "re.spoken", toShard=to)
+            stop.set()
+            writer.join()
+            assert sum(doc.get(f"seen{at}", 0) for doc in spoken.find()) == counts[0]
+            assert shards_of_plan(spoken, {}) == [to] and spoken.count_documents({}) == 500
+            for client in (routed, other):
+                assert client.re.spoken.find_one({"_id": "NAME7"})["w"] == "Word7"
+                assert client.re.spoken.count_documents({"w": "wORD9"}) == 1
+                assert code_of(lambda client=client: client.re.spoken.insert_one({"_id": "nAME3"})) == 11000
+                assert code_of(lambda client=client: client.re.spoken.insert_one({"_id": "x", "w": "word4"})) == 11000
+    assert [doc["_id"] for doc in spoken.find(sort=[("_id", 1)], limit=2)] == ["Name0", "Name1"]
+    spoken.drop_index("w_1")
+    routed.admin.command("shardCollection", "re.spoken", key={"w": 1}, collation={"locale": "simple"})
+    assert spoken.count_documents({"w": "word11"}) == 1 and spoken.count_documents({}) == 500
+    check_nothing_is_left(cluster, routed)
+
+
+def test_zones_of_the_new_key(cluster, routed):
+    namespace, collection = sharded(routed, "zoned")
+    for shard, zone in (("s0", "low"), ("s1", "high"), ("s2", "high")):
+        routed.admin.command("addShardToZone", shard, zone=zone)
+    routed.admin.command("updateZoneKeyRange", namespace, min={"a": 0}, max={"a": 10}, zone="low")
+    zones = [{"min": {"b": bson.MinKey()}, "max": {"b": 1000}, "zone": "low"},
+             {"min": {"b": 2000}, "max": {"b": bson.MaxKey()}, "zone": "high"}]
+    reshard = lambda zones, **key: routed.admin.command("reshardCollection", namespace, key=key, zones=zones)
+    assert code_of(lambda: reshard([{**zones[0], "zone": "none"}], b=1)) == 177
+    assert code_of(lambda: reshard([{**zones[0], "min": {"b": 1000}}], b=1)) == 2
+    assert code_of(lambda: reshard([{**zones[0], "max": {"c": 1000}}], b=1)) == 2
+    assert code_of(lambda: reshard([zones[0], {**zones[1], "min": {"b": 999}}], b=1)) == 178
+    assert routed.config.tags.count_documents({"ns": namespace, "min": {"a": 0}}) == 1
+    reshard(zones, b=1)
+    ranges = [(tag["min"], tag["max"], tag["tag"]) for tag in routed.config.tags.find({"ns": namespace}).sort("min", 1)]
+    assert ranges == [(zone["min"], zone["max"], zone["zone"]) for zone in zones]
+    parts = of_shards(cluster, "zoned")
+    by_id = {document(n)["_id"]: document(n)["b"] for n in range(DOCUMENTS)}
+    assert {id for id, b in by_id.items() if b < 1000} <= parts["s0"]
+    assert {id for id, b in by_id.items() if b >= 2000} <= parts["s1"] | parts["s2"]
+    assert collection.count_documents({}) == DOCUMENTS
+    # the same key keeps them, another one does not
+    routed.admin.command("reshardCollection", namespace, key={"b": 1}, forceRedistribution=True)
+    assert routed.config.tags.count_documents({"ns": namespace}) == 2
+    routed.admin.command("reshardCollection", namespace, key={"c": 1})
+    assert routed.config.tags.count_documents({"ns": namespace}) == 0
+    check_nothing_is_left(cluster, routed)
+
+
+@pytest.mark.parametrize("delay", [0, 0.2, 0.6, 1.2])
+def test_a_donor_that_is_killed_meanwhile_loses_nothing(cluster, routed, delay):
+    name = f"donor{int(delay * 10)}"
+    namespace, collection = sharded(routed, name, documents=0)
+    collection.insert_many([document(n) for n in range(15_000)], ordered=False)
+    before = routed.config.collections.find_one({"_id": namespace})["key"]
+    thread, failed = running(routed, cluster, namespace, {"b": 1})
+    time.sleep(delay)
+    donor = cluster.shards[int(delay * 10) % 3]
+    donor.kill()
+    time.sleep(0.3)
+    donor.start()
+    thread.join(150)
+    assert not thread.is_alive()
+    after = routed.config.collections.find_one({"_id": namespace})["key"]
+    assert after == ({"b": 1} if not failed else before), failed
+    assert collection.count_documents({}) == 15_000
+    collection.insert_one({"_id": "after", "a": 1, "b": 1})
+    assert collection.update_one({"a": 7, "b": document(7)["b"]}, {"$set": {"x": 1}}).modified_count == 1
+    check_nothing_is_left(cluster, routed)
+    routed.admin.command("reshardCollection", namespace, key={"b": "hashed"})
+    assert sum(len(part) for part in of_shards(cluster, name).values()) == 15_001
+    check_nothing_is_left(cluster, routed)
 
 
 def test_what_is_refused_leaves_nothing(cluster, routed):

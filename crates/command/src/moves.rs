@@ -32,7 +32,8 @@ use arbor_oplog::events;
 use arbor_query::shard_key_spans;
 use arbor_session::{Carried, SessionId};
 use arbor_store::{
-    Collection, Direction, FieldKind, Index, IndexCursor, Namespace, OpenTransaction, RecordCursor, UpdateKind, record,
+    Collection, Direction, FieldKind, Index, IndexCursor, Namespace, OpenTransaction, OrderCursor, RecordCursor,
+    UpdateKind, capped_position, record,
 };
 use arbor_txn::{Durability, View};
 use parking_lot::{Condvar, Mutex};
@@ -239,9 +240,11 @@ fn binary(bytes: &[u8]) -> ValueRef<'_> {
     ValueRef::Binary { subtype: 0, bytes }
 }
 
-/// An index that begins with the shard key; none: the records themselves are in its order.
+/// An index that begins with the shard key, or the records themselves.
 pub(crate) enum Order<'c> {
     Records,
+    /// A capped collection keeps it.
+    Insertion,
     Index(&'c Index),
 }
 
@@ -253,7 +256,12 @@ pub(crate) fn order_of<'c>(collection: &'c Collection, key: Doc<'_>) -> Result<O
             _ => (path, FieldKind::Plain),
         })
         .collect();
-    if matches!(parts.as_slice(), [("_id", FieldKind::Plain)]) && collection.collation.is_simple() {
+    let is_id = matches!(parts.as_slice(), [("_id", FieldKind::Plain)]);
+    if collection.order.is_some() {
+        // it is on one shard, so the range is all of it
+        return Ok(Order::Insertion);
+    }
+    if is_id && collection.collation.is_simple() {
         return Ok(Order::Records);
     }
     let fits = |index: &&Arc<Index>| {
@@ -265,6 +273,10 @@ pub(crate) fn order_of<'c>(collection: &'c Collection, key: Doc<'_>) -> Result<O
         same && index.partial.is_none() && !index.sparse && index.collation.is_simple()
     };
     let found = collection.indexes.iter().find(fits);
+    if found.is_none() && is_id {
+        // the same: a sharded collection has an index of its key
+        return Ok(Order::Records);
+    }
     let none = || Error::new(Code::INDEX_NOT_FOUND, "the collection has no index of its shard key");
     found.map(|index| Order::Index(index)).ok_or_else(none)
 }
@@ -299,6 +311,19 @@ fn read_range(
                 found = cursor.next()?;
             }
         }
+        Order::Insertion => {
+            let mut cursor = OrderCursor::new(view, collection)?;
+            // the lower end of the range is no position
+            let mut found = cursor.seek(if cursor.is_position(from) { from } else { &[] })?;
+            while found {
+                if full(&documents, bytes) {
+                    return Ok(Batch { documents, next: Some(cursor.position().to_vec()) });
+                }
+                bytes += cursor.doc().as_bytes().len();
+                documents.push(cursor.doc().to_buf());
+                found = cursor.next()?;
+            }
+        }
         Order::Index(index) => {
             let mut cursor = IndexCursor::new(view, index)?;
             let mut found = cursor.seek(from)?;
@@ -315,6 +340,31 @@ fn read_range(
         }
     }
     Ok(Batch { documents, next: None })
+}
+
+impl Followed {
+    /// Takes the document that a recipient is to learn of next: of a capped collection the one that was inserted first.
+    fn next(
+        &mut self,
+        view: &(impl View + ?Sized),
+        collection: &Collection,
+        ordered: &mut Option<Vec<Vec<u8>>>,
+    ) -> Result<Option<(Vec<u8>, DocBuf)>> {
+        if collection.order.is_none() {
+            return Ok(self.documents.pop_first());
+        }
+        if ordered.is_none() {
+            let mut placed = Vec::new();
+            for id_key in self.documents.keys() {
+                placed.push((capped_position(view, collection, id_key)?, id_key.clone()));
+            }
+            // the last one is taken first
+            placed.sort_unstable_by(|a, b| b.cmp(a));
+            *ordered = Some(placed.into_iter().map(|(_, id_key)| id_key).collect());
+        }
+        let next = ordered.as_mut().and_then(Vec::pop);
+        Ok(next.and_then(|id_key| self.documents.remove_entry(&id_key)))
+    }
 }
 
 impl Commands {
@@ -397,6 +447,10 @@ pub(crate) fn move_in(call: &mut Call<'_>) -> Result<()> {
         call.interrupt.check()?;
         std::thread::sleep(Duration::from_millis(1));
     }
+    if namespace.is_resharding() {
+        // a collection of that name is new
+        return Ok(());
+    }
     // what a direct client has put there, or a lost row left
     server.delete_all(&namespace, row.as_doc(), BATCH_DOCUMENTS, |_| Ok(call.interrupt.check().map(|()| true)?))?;
     Ok(())
@@ -447,12 +501,10 @@ pub(crate) fn move_read(call: &mut Call<'_>) -> Result<()> {
     call.only(&["id", "from"])?;
     let (name, server) = (named(call)?, call.server);
     let (_, moving) = server.moving(name, id_field(call)?)?;
-    let from = match call.optional("from") {
-        Some(_) => binary_field(call, "from")?,
-        None => moving.low.clone(),
-    };
+    let from = call.optional("from").map(|_| binary_field(call, "from")).transpose()?;
     let Some((collection, view)) = server.database.store.snapshot(&Namespace::parse(name)?)? else { return Ok(()) };
-    let batch = read_range(&view, &collection, moving.key.as_doc(), &from, &moving.high, BATCH_DOCUMENTS)?;
+    let from = from.as_ref().unwrap_or(&moving.low);
+    let batch = read_range(&view, &collection, moving.key.as_doc(), from, &moving.high, BATCH_DOCUMENTS)?;
     call.reply.append("documents", &batch.documents.iter().collect::<ArrayBuf>());
     if let Some(next) = &batch.next {
         call.reply.append("next", binary(next));
@@ -488,9 +540,9 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
     log.from = history.position();
     let view = server.database.transactions.read()?;
     let (mut documents, mut deletes, mut sessions) = (ArrayBuf::new(), ArrayBuf::new(), ArrayBuf::new());
-    let mut bytes = 0;
+    let (mut bytes, mut ordered) = (0, None);
     while bytes < BATCH_BYTES
-        && let Some((id_key, id)) = log.documents.pop_first()
+        && let Some((id_key, id)) = log.next(&view, &collection, &mut ordered)?
     {
         match record(&view, &collection, &id_key)?.filter(|doc| moving.has_key(Doc::trusted(doc))) {
             Some(doc) => {
@@ -585,21 +637,22 @@ impl Commands {
         for _ in 0..CONFLICTS_MAX {
             let open = OpenTransaction::begin(&self.database.store)?;
             let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} does not exist"));
-            let collection = open.collection_to_write(namespace)?.ok_or_else(missing)?;
+            let collection = open.collection_that_moves(namespace)?.ok_or_else(missing)?;
             let existing = |id: ValueRef<'_>| -> Result<Option<DocBuf>> {
                 let view = open.view();
                 let found = record(&view, &collection, &collection.id_key(id))?;
                 Ok(found.map(|doc| Doc::trusted(&doc).to_buf()).filter(|doc| range.contain(doc.as_doc())))
             };
             let mut changes: Vec<(Option<DocBuf>, Option<Doc<'_>>)> = Vec::new();
+            // first, so that a capped collection makes no room for what is gone
+            for key in deletes {
+                changes.push((key.get("_id").map(existing).transpose()?.flatten(), None));
+            }
             for doc in documents {
                 if !range.contain(*doc) {
                     return Err(Error::bad_value("a document is not in the range that moves"));
                 }
                 changes.push((doc.get("_id").map(existing).transpose()?.flatten(), Some(*doc)));
-            }
-            for key in deletes {
-                changes.push((key.get("_id").map(existing).transpose()?.flatten(), None));
             }
             let written = open.with(|txn| {
                 txn.hide();

@@ -98,15 +98,14 @@ impl Request<'_> {
             ));
         }
         let options = fields::document(*existing, "options").unwrap_or(Doc::empty());
-        if fields::is_true(options, "capped") || options.get("collation").is_some() {
-            let text = "collections that are capped or have a collation cannot be moved yet";
-            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
-        }
         let key = DocBuf::new().with("_id", 1i32);
         let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), primary.name.clone())];
         let shards = self.catalog().refresh_shards(interrupt)?;
         self.set_ownership(&shards, namespace.as_str(), Known::Blocked)?;
-        let collection = new_collection(namespace.as_str(), Uuid::new_v4(), &key, false, true);
+        let mut collection = new_collection(namespace.as_str(), Uuid::new_v4(), &key, false, true);
+        if let Some(collation) = options.get("collation") {
+            collection.append("defaultCollation", collation);
+        }
         let committed = self.commit_sharding(&collection, &owners);
         match self.tracked(namespace.as_str())? {
             Some(table) => {

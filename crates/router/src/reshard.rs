@@ -21,7 +21,8 @@ use uuid::Uuid;
 
 use crate::administration::{Guard, Known, renewal};
 use crate::chunks::{
-    Owners, check_unique_indexes, checked_key, new_chunks, new_collection, replacement, serves, transaction,
+    Owners, check_names, check_unique_indexes, checked_key, new_chunks, new_collection, replacement, serves,
+    transaction,
 };
 use crate::definitions::{as_created, create_named, first_batch, index_name};
 use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
@@ -39,6 +40,8 @@ const OPERATIONS: &str = "reshardingOperations";
 pub(crate) struct Target {
     pub key: DocBuf,
     pub owners: Owners,
+    /// Its documents of `config.tags`.
+    pub zones: Vec<DocBuf>,
     /// It stays on one shard, and is not shown as sharded.
     pub unsplittable: bool,
 }
@@ -58,6 +61,8 @@ struct Reshard<'r> {
     temporary: String,
     /// Definitions of the indexes of the old collection.
     indexes: Vec<DocBuf>,
+    /// Documents of `config.tags`, which take the place of those of before.
+    zones: Vec<DocBuf>,
 }
 
 /// Changes for each recipient.
@@ -84,19 +89,64 @@ impl<'r> Request<'r> {
                 "The collation for reshardCollection must be {locale: 'simple'}, but found another one",
             ));
         }
-        if body.get("zones").is_some() {
-            let text = "reshardCollection with zones is not supported yet: define them when it has ended";
-            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
-        }
+        let zones = self.zones_of_new_key(namespace, &key)?;
         let guard = self.lock_for_move(namespace)?;
         self.end_dead_resharding(namespace)?;
         let table = self.sharded(namespace)?;
         if table.key.as_bytes() == key.as_bytes() && !fields::is_true(body, "forceRedistribution") {
             return Ok(DocBuf::new());
         }
-        let owners = self.owners_of_new_key(&table, &key)?;
-        self.reshard(&guard, table, Target { key, owners, unsplittable: false })?;
+        let zones = match zones {
+            Some(zones) => zones,
+            // those of before are ranges of this key
+            None if table.key.as_bytes() == key.as_bytes() => {
+                self.catalog().read("tags", &DocBuf::new().with("ns", namespace), "min", self.interrupt())?
+            }
+            None => Vec::new(),
+        };
+        let owners = self.owners_of_new_key(&table, &key, &zones)?;
+        self.reshard(&guard, table, Target { key, owners, zones, unsplittable: false })?;
         Ok(DocBuf::new())
+    }
+
+    /// Returns the documents of `config.tags` that `zones` asks for.
+    fn zones_of_new_key(&self, namespace: &str, key: &DocBuf) -> Result<Option<Vec<DocBuf>>> {
+        let Some(zones) = self.body().get("zones") else { return Ok(None) };
+        let ValueRef::Array(zones) = zones else {
+            let field = arbor_protocol::arguments::Field::new("reshardCollection", "zones");
+            return Err(field.wrong_type(zones, "array").into());
+        };
+        let table = Table::of_key(namespace, key);
+        let mut ranges: BTreeMap<Vec<u8>, (Vec<u8>, DocBuf)> = BTreeMap::new();
+        for zone in zones.iter() {
+            let ValueRef::Document(zone) = zone else { return Err(Error::bad_value("a zone must be a document")) };
+            let (Some(min), Some(max)) = (fields::document(zone, "min"), fields::document(zone, "max")) else {
+                return Err(Error::bad_value("a zone must have min and max"));
+            };
+            let Some(name) = fields::string(zone, "zone") else {
+                return Err(Error::bad_value("a zone must have the name of one"));
+            };
+            check_names(&table, min)?;
+            check_names(&table, max)?;
+            let (low, high) = (key_of_bound(min), key_of_bound(max));
+            if low >= high {
+                return Err(Error::bad_value(format!("min: {min} should be less than max: {max}")));
+            }
+            let with_it = DocBuf::new().with("tags", name);
+            if self.catalog().read("shards", &with_it, "_id", self.interrupt())?.is_empty() {
+                return Err(Error::new(Code::ZONE_NOT_FOUND, format!("zone {name} does not exist")));
+            }
+            let id = DocBuf::new().with("ns", namespace).with("min", min);
+            let tag = DocBuf::new().with("_id", &id).with("ns", namespace).with("min", min).with("max", max);
+            let before = ranges.range(..=low.clone()).next_back().is_some_and(|(_, (end, _))| *end > low);
+            let after = ranges.range(low.clone()..).next().is_some_and(|(begin, _)| *begin < high);
+            if before || after {
+                let text = format!("Zone range: {min} to {max} is overlapping with another one");
+                return Err(Error::new(Code::RANGE_OVERLAP_CONFLICT, text));
+            }
+            ranges.insert(low, (high, tag.with("tag", name)));
+        }
+        Ok(Some(ranges.into_values().map(|(_, tag)| tag).collect()))
     }
 
     /// `unshardCollection`
@@ -113,7 +163,7 @@ impl<'r> Request<'r> {
         };
         let key = DocBuf::new().with("_id", 1i32);
         let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), to)];
-        self.reshard(&guard, table, Target { key, owners, unsplittable: true })?;
+        self.reshard(&guard, table, Target { key, owners, zones: Vec::new(), unsplittable: true })?;
         Ok(DocBuf::new())
     }
 
@@ -123,8 +173,22 @@ impl<'r> Request<'r> {
         self.end_dead_resharding(namespace)?;
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let table = self.tracked(namespace)?.ok_or_else(missing)?;
-        let owners = self.owners_of_new_key(&table, &key)?;
-        self.reshard(&guard, table, Target { key, owners, unsplittable: false })
+        self.check_not_capped(&table)?;
+        let owners = self.owners_of_new_key(&table, &key, &[])?;
+        self.reshard(&guard, table, Target { key, owners, zones: Vec::new(), unsplittable: false })
+    }
+
+    fn check_not_capped(&self, table: &Table) -> Result<()> {
+        let (db, name) = table.namespace.split_once('.').unwrap_or_default();
+        let list = DocBuf::new().with("listCollections", 1i32).with("filter", &DocBuf::new().with("name", name));
+        for shard in self.shards_named(&table.shards().collect::<Vec<_>>())? {
+            let listed = shard.call(db, &list, self.interrupt())?;
+            let mut listed = first_batch(listed.as_doc())?.into_iter();
+            if listed.any(|own| fields::document(own, "options").is_some_and(|own| fields::is_true(own, "capped"))) {
+                return Err(Error::new(Code::INVALID_OPTIONS, "can't shard a capped collection"));
+            }
+        }
+        Ok(())
     }
 
     /// `commitReshardCollection`: an operation commits as soon as it can.
@@ -190,8 +254,8 @@ impl<'r> Request<'r> {
         Ok(self.shard_to_fill(&largest.1)?.name.clone())
     }
 
-    /// Returns the lower bounds of the first chunks of a new key, with their shards.
-    fn owners_of_new_key(&self, table: &Table, key: &DocBuf) -> Result<Owners> {
+    /// Returns the lower bounds of the first chunks of a new key, with their shards: those of the zone that a chunk is in, if it is in one.
+    fn owners_of_new_key(&self, table: &Table, key: &DocBuf, zones: &[DocBuf]) -> Result<Owners> {
         let draining = self.catalog().read("shards", &DocBuf::new().with("draining", true), "_id", self.interrupt())?;
         let mut shards = self.catalog().refresh_shards(self.interrupt())?;
         shards.retain(|shard| !draining.iter().any(|own| fields::string(own.as_doc(), "_id") == Some(&shard.name)));
@@ -219,10 +283,57 @@ impl<'r> Request<'r> {
             lows.extend(places.filter_map(|at| bounds.get(at).cloned()));
         }
         lows.insert(key_of_bound(lowest.as_doc()), lowest);
-        // neighbours stay together
-        let (count, last) = (lows.len(), shards.len() - 1);
-        let owner = |at: usize| shards.get((at * shards.len() / count).min(last)).map(|shard| shard.name.clone());
-        Ok(lows.into_values().enumerate().filter_map(|(at, low)| Some((low, owner(at)?))).collect())
+        let highest: DocBuf = key.as_doc().iter().map(|(path, _)| (path, ValueRef::MaxKey)).collect();
+        let highest = key_of_bound(highest.as_doc());
+        let mut ranges = Vec::new();
+        for zone in zones {
+            let bound = |name| fields::document(zone.as_doc(), name).unwrap_or(Doc::empty());
+            let (min, max) = (bound("min"), bound("max"));
+            ranges.push((
+                key_of_bound(min),
+                key_of_bound(max),
+                fields::string(zone.as_doc(), "tag").unwrap_or_default(),
+            ));
+            for bound in [min, max] {
+                if key_of_bound(bound) < highest {
+                    lows.insert(key_of_bound(bound), bound.to_buf());
+                }
+            }
+        }
+        let zone_of = |low: &Vec<u8>| {
+            ranges.iter().find(|(min, max, _)| min <= low && low < max).map_or("", |(_, _, zone)| *zone)
+        };
+        let mut groups: BTreeMap<&str, Vec<DocBuf>> = BTreeMap::new();
+        for (low, bound) in lows {
+            groups.entry(zone_of(&low)).or_default().push(bound);
+        }
+        let mut owners = BTreeMap::new();
+        for (zone, bounds) in groups {
+            let of_zone = self.shards_of_zone(&shards, zone)?;
+            let count = bounds.len();
+            for (at, bound) in bounds.into_iter().enumerate() {
+                // neighbours stay together
+                let owner = of_zone.get((at * of_zone.len() / count).min(of_zone.len() - 1));
+                let name = owner.map(|shard| shard.name.clone()).unwrap_or_default();
+                owners.insert(key_of_bound(bound.as_doc()), (bound, name));
+            }
+        }
+        Ok(owners.into_values().collect())
+    }
+
+    /// Returns those of some shards that are in a zone; all of them for the empty name.
+    fn shards_of_zone(&self, shards: &[Arc<Shard>], zone: &str) -> Result<Vec<Arc<Shard>>> {
+        if zone.is_empty() {
+            return Ok(shards.to_vec());
+        }
+        let with_it = self.catalog().read("shards", &DocBuf::new().with("tags", zone), "_id", self.interrupt())?;
+        let is_in =
+            |shard: &&Arc<Shard>| with_it.iter().any(|own| fields::string(own.as_doc(), "_id") == Some(&shard.name));
+        let found: Vec<Arc<Shard>> = shards.iter().filter(is_in).cloned().collect();
+        match found.is_empty() {
+            true => Err(Error::new(Code::SHARD_NOT_FOUND, format!("all shards of the zone {zone} are draining"))),
+            false => Ok(found),
+        }
     }
 
     /// Returns keys of a sample of the documents, in their order.
@@ -274,6 +385,7 @@ impl<'r> Request<'r> {
             donors: self.shards_named(&old.shards().collect::<Vec<_>>())?,
             recipients: self.shards_named(&new.shards().collect::<Vec<_>>())?,
             indexes: Vec::new(),
+            zones: target.zones,
             old,
             new,
             temporary,
@@ -665,7 +777,16 @@ impl Reshard<'_> {
         let marked = collection.clone().with("resharding", &resharding);
         let updates: ArrayBuf = std::iter::once(&replacement(&marked)).collect();
         let update = DocBuf::new().with("update", "collections").with("updates", &updates);
-        transaction(self.request.catalog(), vec![renewal(self.guard.id()), update], &interrupt)
+        let of_collection = DocBuf::new().with("ns", self.old.namespace.as_str());
+        let deletes =
+            std::iter::once(&DocBuf::new().with("q", &of_collection).with("limit", 0i32)).collect::<ArrayBuf>();
+        let delete = DocBuf::new().with("delete", "tags").with("deletes", &deletes);
+        let mut commands = vec![renewal(self.guard.id()), update, delete];
+        if !self.zones.is_empty() {
+            let zones: ArrayBuf = self.zones.iter().collect();
+            commands.push(DocBuf::new().with("insert", "tags").with("documents", &zones));
+        }
+        transaction(self.request.catalog(), commands, &interrupt)
     }
 
     /// Finds out whether the config servers have the new key. After that they do not get it any more.

@@ -81,6 +81,14 @@ pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &
     make_room(txn, collection, bounds)
 }
 
+/// Returns the position of a record in the order of insertion. None: the collection is not capped, or has no such record.
+pub fn capped_position(view: &(impl View + ?Sized), collection: &Collection, id_key: &[u8]) -> Result<Option<u64>> {
+    let Some(order) = collection.order else { return Ok(None) };
+    let Some(position) = view.get(order, &id_row_key(id_key))? else { return Ok(None) };
+    let position = position.as_ref().try_into().map_err(|_| corrupt(collection, "a position is not of 8 bytes"))?;
+    Ok(Some(u64::from_be_bytes(position)))
+}
+
 /// Notes the positions of records, in their order, in an order tree that is empty.
 pub(crate) fn place_all<'k>(txn: &mut Transaction, order: TreeId, id_keys: impl Iterator<Item = &'k [u8]>) {
     debug_assert!(last_position(txn, order).is_ok_and(|last| last == 0), "positions begin in a tree that is empty");
@@ -219,6 +227,11 @@ impl<'v> OrderCursor<'v> {
             return Ok(true);
         }
         Err(Error::Corrupt { place: "the order of a capped collection".into(), reason: "a record is missing".into() })
+    }
+
+    /// Returns true for what [`OrderCursor::position`] returns, and not a key of anything else.
+    pub fn is_position(&self, bytes: &[u8]) -> bool {
+        bytes.first() == Some(&POSITIONS)
     }
 
     /// Finds this record again, as long as it is there.

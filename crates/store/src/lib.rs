@@ -43,7 +43,7 @@ mod write;
 
 pub use arbor_lang::hash_of;
 pub use build::{BuildSettings, IndexBuild, IndexBuildCounts, UnfinishedBuild};
-pub use capped::{Arrivals, CappedBounds, OrderCursor};
+pub use capped::{Arrivals, CappedBounds, OrderCursor, capped_position};
 pub use catalogue::change_collections::Created;
 pub use catalogue::change_index::{Conversion, IndexChange, IndexChanged, IndexChosen};
 pub use catalogue::change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};

@@ -100,6 +100,12 @@ impl OpenTransaction {
         }
     }
 
+    /// Like [`OpenTransaction::collection_to_write`], also for a capped one: documents come from another server, or leave for one.
+    pub fn collection_that_moves(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.state().find(&self.store, namespace, true)?;
+        self.collection(namespace)
+    }
+
     /// Like [`OpenTransaction::collection_to_write`], but creates the collection, without options, if it does not exist.
     pub fn collection_or_create(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
         match self.collection_to_write(namespace)? {

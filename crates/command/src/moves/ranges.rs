@@ -151,7 +151,7 @@ impl Commands {
         let (key, low, high) = (key_of(row), bytes_of(row, "low"), bytes_of(row, "high"));
         for _ in 0..CONFLICTS_MAX {
             let open = OpenTransaction::begin(&self.database.store)?;
-            let Some(collection) = open.collection_to_write(name)? else { return Ok(0) };
+            let Some(collection) = open.collection_that_moves(name)? else { return Ok(0) };
             let begin = from.as_deref().unwrap_or(&low);
             let batch = read_range(&open.view(), &collection, key.as_doc(), begin, &high, documents_max)?;
             let deleted = open.with(|txn| {

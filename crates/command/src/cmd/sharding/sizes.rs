@@ -130,7 +130,7 @@ impl Commands {
 
 fn tree_of(collection: &Collection, key: Doc<'_>) -> Result<TreeId> {
     Ok(match order_of(collection, key)? {
-        Order::Records => collection.tree,
+        Order::Records | Order::Insertion => collection.tree,
         Order::Index(index) => index.tree,
     })
 }
@@ -163,7 +163,7 @@ enum Walk<'v> {
 impl<'v> Walk<'v> {
     fn begin(view: &'v (impl View + ?Sized), collection: &'v Collection, key: Doc<'_>, low: &[u8]) -> Result<Walk<'v>> {
         Ok(match order_of(collection, key)? {
-            Order::Records => {
+            Order::Records | Order::Insertion => {
                 let mut cursor = RecordCursor::new(view, collection)?;
                 let found = cursor.seek(low)?;
                 Walk::Records(cursor, found)
