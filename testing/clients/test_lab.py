@@ -1,7 +1,11 @@
 """The laboratory from the outside: how its runs end, which engines they name, what it writes."""
 
+import collections
+import csv
+import json
 import os
 import signal
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -98,3 +102,35 @@ def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
     assert [run.returncode for run in runs] == [0, 0], outputs
     reports = sorted((tmp_path / "lab-results").glob("*/report.html"))
     assert len(reports) == 2, reports
+
+
+def test_tables_of_repeats_are_those_of_the_files(tmp_path):
+    """The median and the spread of each cell, counted again from the intervals by other code."""
+    lab("run", "pointquery", "--engine", "lmdb", "--docs", "1000", "--tables", "1", "--clients", "1,2", "--seconds", "1", "--warm", "0",
+        "--interval", "0.25", "--repeats", "3", "--no-echo", "--out", "a", cwd=tmp_path)
+    points = collections.defaultdict(list)
+    with open(tmp_path / "a" / "series.csv", newline="") as rows:
+        for row in csv.DictReader(rows):
+            if row["phase"] == "run" and row["series"] == "ops.point_query":
+                points[row["step"]].append((float(row["t_s"]), float(row["value"])))
+    assert sorted(points) == [f"c{clients}-r{repeat}" for clients in (1, 2) for repeat in (1, 2, 3)]
+    # intervals are of equal length but for a moment
+    rates = {step: statistics.mean(value for _, value in of) for step, of in points.items()}
+    tables = json.loads((tmp_path / "a" / "tables.json").read_text())
+    table = next(table for table in tables if table["title"] == "point queries per second")
+    row = next(row for row in table["rows"] if row["name"] == "lmdb")
+    assert table["columns"] == ["1", "2"]
+    for clients, cell in zip(table["columns"], row["cells"]):
+        repeats = [rates[f"c{clients}-r{repeat}"] for repeat in (1, 2, 3)]
+        median, half = map(float, cell.split(" ±"))
+        close = max(median, 1) * 0.05
+        assert abs(median - statistics.median(repeats)) < close, (cell, repeats)
+        assert abs(half - (max(repeats) - min(repeats)) / 2) < close, (cell, repeats)
+    # charts over time are of the median repeat
+    top = {step: rate for step, rate in rates.items() if step.startswith("c2-")}
+    chosen = sorted(top, key=top.get)[1]
+    page = (tmp_path / "a" / "report.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    charts = data["figures"]["throughput"]["charts"]
+    drawn = next(chart for chart in charts if chart["label"] == "2 clients, median of 3 repeats")
+    assert drawn["series"][0]["points"][0][1] == pytest.approx(points[chosen][0][1], rel=0.001)

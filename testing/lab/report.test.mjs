@@ -245,6 +245,24 @@ test('the site compares many runs, filters them, and finds a change of level', a
   }
 });
 
+test('a comparison is drawn with its intervals and verdicts', async () => {
+  for (const [scheme, width] of [['light', 1440], ['dark', 390]]) {
+    const { page, faults, close } = await open(browser, pathToFileURL(join(directory, 'comparison.html')).href, { scheme, width });
+    const { series } = await drawing(page, 'differences-0');
+    assert.deepEqual(series.map(one => [one.name, one.type]), [['ftree', 'bar'], ['lmdb', 'bar'], ['ftree', 'custom'], ['lmdb', 'custom']]);
+    const verdicts = await page.$$eval('.texts tbody tr', rows => rows.map(row => [row.cells[0].textContent, row.cells[2].textContent, row.cells[8].textContent].join(' ')));
+    assert.ok(verdicts.some(row => row === 'ftree transaction/s better'), verdicts.join('; '));
+    const size = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(size[0] <= size[1], `the page is wider than its window: ${size}`);
+    await shot(page, `comparison-${scheme}-${width}`);
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }));
+    assert.deepEqual(found.violations.map(violation => `${violation.id}: ${violation.nodes[0].html.slice(0, 120)}`), []);
+    assert.deepEqual(faults, []);
+    await close();
+  }
+});
+
 test('the index links to each report and says how it ended', async () => {
   const { page, faults, close } = await open(browser, pathToFileURL(join(directory, 'index.html')).href);
   const links = await page.$$eval('table.texts a', links => links.map(link => link.href));

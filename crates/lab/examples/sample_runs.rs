@@ -9,10 +9,12 @@ use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use arbor_lab::compare;
 use arbor_lab::live::{Estimate, Live, Moment, News};
 use arbor_lab::report::{draw, draw_index};
 use arbor_lab::results::{
-    Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, StepRecord, SystemRecord, Writer,
+    Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, Run, StepRecord, SystemRecord,
+    Writer,
 };
 use arbor_lab::run::Watch;
 use arbor_lab::site::{self, Prices};
@@ -41,6 +43,9 @@ fn main() -> Outcome<()> {
     }
     println!("{}", draw_index(&directory, "Sample runs", &directories)?.display());
     directories.extend(history(&directory.join("history"))?);
+    let compared =
+        directories.iter().rev().take(8).step_by(7).map(|run| Run::read(run)).collect::<Result<Vec<_>, _>>()?;
+    std::fs::write(directory.join("comparison.html"), compare::page(&compared))?;
     let prices = directory.join("prices.yaml");
     std::fs::write(
         &prices,
@@ -64,7 +69,7 @@ fn history(parent: &Path) -> Outcome<Vec<PathBuf>> {
         let mut steps = vec![(0, load(50_000.0))];
         for (system, rate) in [(0, 500.0 * by * slower), (1, 400.0 * by)] {
             let one =
-                |name: &str, clients: usize, by: f64| Step { seconds: 1, ..step(name, clients, rate * by, waves) };
+                |name: &str, clients: usize, by: f64| Step { seconds: 12, ..step(name, clients, rate * by, waves) };
             steps.extend([(system, one("c1", 1, 1.0)), (system, one("c8", 8, 5.0))]);
         }
         let path = parent.join(format!("{n:02}"));
