@@ -1,7 +1,7 @@
 //! The page of a run of query shapes.
 
 use super::table::{Measured, table};
-use crate::report::{Axis, Chart, ChartGroup, Part, Series, Shape, Sheet};
+use crate::report::{Axis, Chart, ChartGroup, Part, Series, Shape, Sheet, decade_below};
 
 /// Returns the page of a run: times of all shapes on all systems, as ratios to the last system too, then a table for each.
 pub(super) fn page(all: &[Measured], facts: Vec<(&'static str, String)>, warnings: Vec<String>) -> String {
@@ -15,7 +15,7 @@ pub(super) fn page(all: &[Measured], facts: Vec<(&'static str, String)>, warning
     let mut parts = Vec::new();
     let times = all.iter().flat_map(|measured| names.iter().filter_map(|name| seconds(measured, name)));
     let least = times.min_by(f64::total_cmp).unwrap_or(1e-3) * 1e3;
-    let start = Some(10f64.powf((least.log10() - 0.01).floor()));
+    let start = Some(decade_below(least));
     let chart = |axis: Axis, value: &dyn Fn(&Measured, &str) -> Option<f64>| {
         let mut chart = Chart::new(Shape::Bars, "", Axis::categories("", &names), axis);
         for measured in all {

@@ -7,9 +7,14 @@ use super::repeats::Repeats;
 use crate::results::{Clock, Phase, Record, StepRecord, Table};
 
 /// Name of the setting by which the steps of `kv` differ.
-const PHASE: &str = "phase";
+pub(super) const PHASE: &str = "phase";
 /// Metric of phases whose time is more informative than their rate.
 pub(crate) const BY_TIME: &str = "by_time";
+
+/// Returns the power of ten below a value, where bars of a logarithmic axis begin.
+pub(crate) fn decade_below(value: f64) -> f64 {
+    10f64.powf((value.log10() - 0.01).floor())
+}
 
 /// Returns seconds with microseconds where there are few of them.
 fn time(seconds: f64) -> String {
@@ -120,8 +125,7 @@ impl<'a> Phases<'a> {
         let timed: Vec<String> = self.names.iter().filter(|phase| self.is_by_time(phase)).cloned().collect();
         let seconds = |system| timed.iter().filter_map(move |phase| self.speed(system, phase));
         let least = self.grid.systems().flat_map(seconds).map(|speed| speed.median).filter(|seconds| *seconds > 0.0);
-        // bars of a logarithmic axis begin at a power of ten below all of them
-        let start = least.min_by(f64::total_cmp).map(|least| 10f64.powf((least.log10() - 0.01).floor()));
+        let start = least.min_by(f64::total_cmp).map(decade_below);
         let axis = Axis { start, ..Axis::log("seconds") };
         let times = Chart::new(Shape::Bars, "", Axis::categories("", &timed), axis);
         let times = self.filled(times, &timed, self.grid.systems(), |system, phase| {

@@ -116,6 +116,7 @@ fn phases_of_the_engines_alone_are_compared_with_a_peer() {
     let phase = |name: &str, rate: f64, seconds: f64, by_time: f64| {
         let mut step = step(name, 1, rate, &[("phase", json!(name))]);
         step.metrics.extend([("seconds".to_owned(), seconds), ("by_time".to_owned(), by_time)]);
+        step.metrics.insert("cpu_per_unit".to_owned(), rate - 2.0);
         let unit = step.unit.clone();
         step.latencies.push(LatencyRow { kind: unit, p99: rate / 10.0, ..LatencyRow::default() });
         step
@@ -139,6 +140,8 @@ fn phases_of_the_engines_alone_are_compared_with_a_peer() {
     let page = page(&run);
     assert!(has_chart(&page, "ratios") && has_chart(&page, "times"));
     assert!(page.contains("times as good as lmdb") && page.contains("\"start\":1"));
+    // of costs, too; what is 0 has no bar
+    assert!(page.contains("\"log\":true,\"name\":\"(CPU_utilization / QPS) * 1,000,000\",\"start\":100"), "{page}");
     record.parameters = json!({ "peer": "ftree" });
     let other = text_of(&written(&record, |_| {}));
     place(&other, "    300      200        0.67  get-x1\n0.500 s  2.000 s        0.25  reopen\n");

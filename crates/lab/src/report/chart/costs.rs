@@ -1,7 +1,8 @@
 //! Cost of a query across the first dimension: the tables of founding texts 000 and 001 as charts.
 
 use super::{Axis, Chart, ChartGroup, Series, Shape};
-use crate::report::grid::{Grid, title, with};
+use crate::report::grid::{Grid, Spread, title, with};
+use crate::report::phases::{PHASE, decade_below};
 
 /// Metrics and their titles; `{}` is the unit.
 pub(crate) const COSTS: [(&str, &str); 10] = [
@@ -27,14 +28,22 @@ pub(crate) fn cost_title(title: &str, unit: &str) -> String {
 pub(crate) fn costs(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
     let dimension = grid.dimensions().first()?;
     let at = grid.choices(dimension).pop()?;
+    // operations of phases differ by orders of magnitude, and zero has no place on a logarithmic axis
+    let log = dimension.name == PHASE;
     let chart = |(metric, name): &(&str, &str)| {
         let name = cost_title(name, unit);
         let x = Axis::categories(&title(&dimension.name), &dimension.values);
         let mut chart = Chart::new(Shape::Bars, &name, x, Axis::of(&name));
+        let mut least = f64::INFINITY;
         for system in grid.systems() {
             let cost = |value: &String| grid.spread(system, &with(&at, dimension, value), metric);
-            let points = dimension.values.iter().enumerate().filter_map(|(n, value)| Some((n as f64, cost(value)?)));
-            chart.series.push(Series::with_whiskers(system, points));
+            let costs = dimension.values.iter().enumerate().filter_map(|(n, value)| Some((n as f64, cost(value)?)));
+            let shown: Vec<(f64, Spread)> = costs.filter(|(_, cost)| !log || cost.lowest > 0.0).collect();
+            least = shown.iter().fold(least, |least, (_, cost)| least.min(cost.lowest));
+            chart.series.push(Series::with_whiskers(system, shown));
+        }
+        if log && least.is_finite() {
+            chart.y = Axis { start: Some(decade_below(least)), ..Axis::log(&name) };
         }
         chart
     };
