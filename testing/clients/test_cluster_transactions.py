@@ -139,6 +139,59 @@ def test_errors_end_the_transaction(routed):
     assert [balance(routed, n) for n in (0, 9)] == [EACH, EACH]
 
 
+def test_joins_over_shards_are_of_the_transaction(cluster, routed, other):
+    client = routed
+    client.admin.command("shardCollection", "bank.owners", key={"account": "hashed"})
+    client.bank.owners.delete_many({})
+    client.bank.owners.insert_many([{"account": n, "name": f"owner{n}"} for n in range(ACCOUNTS)])
+    client.bank.plain.delete_many({})
+    client.bank.plain.insert_many([{"_id": n, "next": n + 1} for n in range(5)])
+    join = {"$lookup": {"from": "owners", "localField": "_id", "foreignField": "account", "as": "owner"}}
+    names = lambda db, session: [
+        doc["owner"][0]["name"] if doc["owner"] else None
+        for doc in db.accounts.aggregate([{"$sort": {"_id": 1}}, join], session=session, batchSize=3)]
+    for level in ("local", "snapshot"):
+        before = [f"owner{n}" for n in range(ACCOUNTS)]
+        with client.start_session() as session, session.start_transaction(read_concern=ReadConcern(level)):
+            assert names(client.bank, session) == before
+            client.bank.owners.update_one({"account": 3}, {"$set": {"name": "own"}}, session=session)
+            client.bank.owners.delete_one({"account": 20}, session=session)
+            # a writer of before is not seen in a snapshot, which all shards are in by now
+            other.bank.owners.update_one({"account": 11}, {"$set": {"name": f"other {level}"}})
+            mine = before[:3] + ["own"] + before[4:20] + [None] + before[21:]
+            assert names(client.bank, session) == mine
+            union = client.bank.accounts.aggregate(
+                [{"$match": {"_id": {"$lt": 2}}}, {"$unionWith": {"coll": "owners", "pipeline": [{"$match": {"account": {"$in": [3, 20]}}}]}}],
+                session=session)
+            assert sorted(str(doc.get("name")) for doc in union) == ["None", "None", "own"]
+            # from one on a single shard as well, by names that are found out
+            walked = client.bank.plain.aggregate(
+                [{"$match": {"_id": 2}}, {"$graphLookup": {"from": "accounts", "startWith": "$next", "connectFromField": "n",
+                                                           "connectToField": "_id", "as": "found"}}], session=session).to_list()
+            assert [doc["_id"] for doc in walked[0]["found"]] == [3]
+        with client.start_session() as session:
+            after = names(client.bank, session)
+            assert after == mine[:11] + [f"other {level}"] + mine[12:]
+            # what was written is undone for the next one
+            client.bank.owners.update_many({"account": {"$in": [3, 11]}}, [{"$set": {"name": {"$concat": ["owner", {"$toString": "$account"}]}}}])
+            client.bank.owners.insert_one({"account": 20, "name": "owner20"})
+    # a statement that fails ends all parts, and the session continues
+    with client.start_session() as session:
+        session.start_transaction()
+        assert code_of(lambda: list(client.bank.accounts.aggregate(
+            [{"$lookup": {"from": "owners", "pipeline": [{"$set": {"x": {"$divide": [1, 0]}}}], "as": "x"}}], session=session))) > 0
+        session.abort_transaction()
+    # reads of one time outside of transactions, too
+    with client.start_session(snapshot=True) as session:
+        # all shards have read at this time
+        assert len(list(client.bank.accounts.find({}, session=session))) == ACCOUNTS
+        other.bank.owners.update_one({"account": 5}, {"$set": {"name": "later"}})
+        assert names(client.bank, session)[5] == "owner5"
+    client.bank.owners.drop()
+    client.bank.plain.drop()
+    until(lambda: left(cluster) == 0)
+
+
 def test_a_new_collection_on_a_second_shard_is_refused(routed):
     routed.admin.command("enableSharding", "fresh", primaryShard="s1")
     with routed.start_session() as session:

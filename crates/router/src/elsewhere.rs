@@ -13,7 +13,8 @@ use crate::catalog::{Catalog, Routing, versioned};
 use crate::read::stage_of;
 use crate::rows::{Merge, as_query, open_streams};
 use crate::shard::Read;
-use crate::{ATTEMPTS, is_stale};
+use crate::transactions::Joined;
+use crate::{ATTEMPTS, fields, is_stale};
 
 /// Time to find out what a name is.
 const RESOLVE_MAX: Duration = Duration::from_secs(60);
@@ -23,8 +24,9 @@ const RESOLVE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Foreign {
     pub catalog: Arc<Catalog>,
     pub collation: Option<DocBuf>,
-    /// `lsid` and `$audit`.
+    /// Fields of the request that name its session and its user, and the time of a snapshot.
     pub session: DocBuf,
+    pub transaction: Option<Joined>,
 }
 
 impl Elsewhere for Foreign {
@@ -112,11 +114,16 @@ impl Pending {
         foreign.session.as_doc().iter().for_each(|(name, value)| {
             command.append(name, value);
         });
-        let reads = shards.into_iter().map(|shard| {
+        let mut reads = Vec::new();
+        for shard in shards {
             let command = versioned(command.clone(), routing, &shard.name);
-            Read::begin(shard, db, (command, None), interrupt)
-        });
-        let streams = open_streams(reads.collect(), db, None, interrupt)?;
+            let entered = match &foreign.transaction {
+                Some(transaction) => transaction.enter(&shard, command)?,
+                None => (command, None),
+            };
+            reads.push(Read::begin(shard, db, entered, interrupt));
+        }
+        let streams = open_streams(reads, db, None, interrupt)?;
         Ok(Merge::new(streams, None, 0, None))
     }
 }
@@ -128,7 +135,16 @@ fn first_filter(stages: Array<'_>) -> Doc<'_> {
     }
 }
 
-/// Returns the fields of a request that name its session and its user.
+/// Returns the fields of a request that name its session, its transaction and its user, and the time of a snapshot.
 pub(crate) fn session_of(body: Doc<'_>) -> DocBuf {
-    body.iter().filter(|(name, _)| matches!(*name, "lsid" | "$audit")).collect()
+    let in_transaction = body.get("autocommit").is_some();
+    let is_snapshot = fields::document(body, "readConcern").is_some_and(|own| own.get("atClusterTime").is_some());
+    let is_taken = |name: &str| match name {
+        "lsid" | "$audit" => true,
+        "txnNumber" | "autocommit" => in_transaction,
+        // of a transaction the shards know it
+        "readConcern" => is_snapshot && !in_transaction,
+        _ => false,
+    };
+    body.iter().filter(|(name, _)| is_taken(name)).collect()
 }

@@ -32,7 +32,7 @@ pub(crate) fn look_up(
     let equal = |name: &str| key.get(name).map(|value| DocBuf::new().with(name, &DocBuf::new().with("$eq", value)));
     let whole: Vec<DocBuf> = key.iter().filter_map(|(name, _)| equal(name)).collect();
     let by_key = DocBuf::new().with("$and", &whole.iter().collect::<ArrayBuf>());
-    let own = Foreign { catalog: catalog.clone(), collation: None, session: session.clone() };
+    let own = Foreign { catalog: catalog.clone(), collation: None, session: session.clone(), transaction: None };
     let found = own.first(namespace, &by_key, 2, interrupt)?;
     if let [only] = found.as_slice() {
         return Ok(Some(only.clone()));

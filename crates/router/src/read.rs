@@ -85,6 +85,7 @@ impl Request<'_> {
             catalog: self.router.catalog.clone(),
             collation: collation.filter(|given| !given.is_empty()).map(Doc::to_buf),
             session: session_of(self.body()),
+            transaction: self.router.transactions.joined(self.routed),
         });
         Ok(arbor_query::aggregate_rows(&scope, &spec, Box::new(merge), Some(elsewhere), self.interrupt())?)
     }
@@ -392,10 +393,6 @@ impl Request<'_> {
         }
         if fields::is_true(body, "explain") {
             return Err(explain_here());
-        }
-        if self.routed.generic.numbered.is_some_and(|numbered| numbered.is_transaction()) && !used.is_empty() {
-            let text = "a pipeline that uses collections of several shards is not supported in a transaction yet";
-            return Err(Error::new(Code::NOT_IMPLEMENTED, text));
         }
         let (of_shards, of_router) = split(stages);
         let mut command = DocBuf::new().with("aggregate", over.collection.as_str()).with("pipeline", &of_shards);

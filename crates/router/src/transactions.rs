@@ -71,7 +71,44 @@ pub(crate) struct Entered {
     shard: String,
 }
 
+/// A transaction that a statement reads in, also after the request that has begun the statement.
+#[derive(Clone)]
+pub(crate) struct Joined {
+    open: Arc<Mutex<HashMap<SessionId, Open>>>,
+    session: SessionId,
+    number: i64,
+}
+
+impl Joined {
+    /// Makes a read part of the transaction on a shard.
+    pub(crate) fn enter(&self, shard: &Arc<Shard>, command: DocBuf) -> Result<(DocBuf, Option<Entered>)> {
+        let mut all = self.open.lock();
+        let open = all.get_mut(&self.session).filter(|open| open.number == self.number);
+        let command = open.ok_or_else(|| no_transaction(self.number))?.join(shard, command, false)?;
+        let (session, number) = (self.session, self.number);
+        Ok((command, Some(Entered { open: self.open.clone(), session, number, shard: shard.name.clone() })))
+    }
+}
+
 impl Open {
+    /// Returns a command as the shard gets it: with the begin of its part, if it has none. Errors: a statement has failed.
+    fn join(&mut self, shard: &Arc<Shard>, command: DocBuf, writes: bool) -> Result<DocBuf> {
+        self.used = Instant::now();
+        if self.failed {
+            return Err(aborted(self.number));
+        }
+        if let Some(own) = self.participants.iter_mut().find(|own| own.shard.name == shard.name) {
+            own.writes |= writes;
+            return Ok(command);
+        }
+        self.participants.push(Participant { shard: shard.clone(), begun: false, writes });
+        let mut command = fields::without(command.as_doc(), &["readConcern", "startTransaction"]);
+        if let Some(concern) = &self.read_concern {
+            command.append("readConcern", concern);
+        }
+        Ok(command.with("startTransaction", true))
+    }
+
     fn reads_at_one_time(&self) -> bool {
         self.read_concern.as_ref().is_some_and(|concern| concern.as_doc().get("atClusterTime").is_some())
     }
@@ -133,26 +170,17 @@ impl Transactions {
             all.insert(session, Open { number, participants, read_concern, failed: false, progress, used });
         }
         let Some(open) = all.get_mut(&session) else { return Err(no_transaction(numbered.number)) };
-        open.used = Instant::now();
-        if open.failed {
-            return Err(aborted(numbered.number));
-        }
         let writes = routed.info.takes_write_concern() && routed.info.name != "aggregate";
+        let command = open.join(shard, command, writes)?;
         let entered = Entered { open: self.open.clone(), session, number: numbered.number, shard: shard.name.clone() };
-        match open.participants.iter_mut().find(|own| own.shard.name == shard.name) {
-            Some(own) => {
-                own.writes |= writes;
-                Ok((command, Some(entered)))
-            }
-            None => {
-                open.participants.push(Participant { shard: shard.clone(), begun: false, writes });
-                let mut command = fields::without(command.as_doc(), &["readConcern", "startTransaction"]);
-                if let Some(concern) = &open.read_concern {
-                    command.append("readConcern", concern);
-                }
-                Ok((command.with("startTransaction", true), Some(entered)))
-            }
-        }
+        Ok((command, Some(entered)))
+    }
+
+    /// Returns the transaction of a request for reads that come later. None: it is not in one.
+    pub(crate) fn joined(&self, routed: &Routed<'_>) -> Option<Joined> {
+        let (session, numbered) = routed.generic.session.zip(routed.generic.numbered)?;
+        let open = self.open.clone();
+        numbered.is_transaction().then_some(Joined { open, session, number: numbered.number })
     }
 
     /// Returns the transaction of a request that ends it. None: this router does not know it.
