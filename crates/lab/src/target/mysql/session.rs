@@ -39,7 +39,7 @@ fn table_name(table: u32) -> String {
 }
 
 impl Connection {
-    pub fn new(connection: Conn, engine: Option<&'static str>, handler: bool) -> Connection {
+    pub(super) fn new(connection: Conn, engine: Option<&'static str>, handler: bool) -> Connection {
         let (prepared, opened, text) = (HashMap::new(), Vec::new(), String::new());
         Connection { connection, engine, handler, prepared, opened, text }
     }

@@ -23,14 +23,14 @@ const CONNECTING: u32 = 16;
 pub(super) type Done<T> = std::result::Result<T, Failure>;
 
 #[derive(Debug)]
-pub struct Official {
+pub(super) struct Official {
     name: String,
     lean: MongoDb,
     client: Client,
 }
 
 impl Official {
-    pub fn new(lean: MongoDb) -> Result<Official> {
+    pub(super) fn new(lean: MongoDb) -> Result<Official> {
         let name = Driver::Official.named(lean.name().trim_end_matches(".official"));
         let failed = |error: mongodb::error::Error| Error::Server { server: name.clone(), reason: error.to_string() };
         let uri = format!("mongodb://{}/?directConnection=true&appName=arbor+lab", lean.address());
