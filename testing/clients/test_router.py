@@ -508,3 +508,43 @@ def test_the_collation_of_a_collection(cluster, routed):
         ])
     assert found[0] == found[1]
     assert routed.config.collections.find_one({"_id": "spoken.many"})["defaultCollation"]["strength"] == 2
+
+
+def test_searches_in_joins(cluster, routed, server):
+    """`$text` and `$geoNear` inside of `$lookup` and `$unionWith`, whose shards have the indexes."""
+    with pymongo.MongoClient(server.uri) as single:
+        for client in (routed, single):
+            client.drop_database("searched")
+        routed.admin.command("enableSharding", "searched", primaryShard="s0")
+        routed.admin.command("shardCollection", "searched.places", key={"_id": "hashed"})
+        for client in (routed, single):
+            db = client.searched
+            db.places.create_index([("text", "text")])
+            db.places.create_index([("at", "2dsphere")])
+            words = ["oak", "elm oak", "oak oak fir", "fir", "elm", "oak elm fir fir", "ash"]
+            db.places.insert_many([
+                {"_id": n, "text": words[n % 7] + f" number{n}", "kind": n % 3, "at": [n * 0.37 % 5, n * 0.73 % 5]} for n in range(60)])
+            db.own.insert_many([{"_id": n, "kind": n, "word": ["oak", "fir", "ash"][n]} for n in range(3)])
+        near = {"$geoNear": {"near": {"type": "Point", "coordinates": [2, 2]}, "distanceField": "d.m", "maxDistance": 200_000,
+                             "query": {"kind": {"$lt": 2}}, "spherical": True}}
+        search = {"$match": {"$text": {"$search": "oak"}}}
+        score = {"$meta": "textScore"}
+        for pipeline in (
+            [{"$lookup": {"from": "places", "pipeline": [near, {"$limit": 4}], "as": "x"}}],
+            [{"$lookup": {"from": "places", "localField": "kind", "foreignField": "kind", "pipeline": [near, {"$project": {"d": 1}}], "as": "x"}}],
+            [{"$lookup": {"from": "places", "pipeline": [search, {"$sort": {"s": score, "_id": 1}}, {"$limit": 5},
+                                                         {"$project": {"text": 1, "s": score}}], "as": "x"}}],
+            [{"$lookup": {"from": "places", "localField": "kind", "foreignField": "kind",
+                          "pipeline": [search, {"$sort": {"_id": 1}}], "as": "x"}}],
+            [{"$lookup": {"from": "places", "let": {"k": "$kind"}, "pipeline": [
+                {"$match": {"$text": {"$search": "elm"}, "$expr": {"$eq": ["$kind", "$$k"]}}}, {"$sort": {"_id": -1}}], "as": "x"}}],
+            [{"$unionWith": {"coll": "places", "pipeline": [search, {"$group": {"_id": "$kind", "best": {"$max": score}}},
+                                                            {"$sort": {"_id": 1}}]}}],
+            [{"$match": {"_id": 1}}, {"$unionWith": {"coll": "places", "pipeline": [near, {"$skip": 2}, {"$limit": 3}]}}],
+        ):
+            expected, found = (list(client.searched.own.aggregate([{"$sort": {"_id": 1}}, *pipeline])) for client in (single, routed))
+            assert found == expected and any(doc.get("x") or doc.get("best") or doc.get("d") for doc in expected), pipeline
+        for stages, code in (([{"$set": {"a": 1}}, search], 17313), ([{"$set": {"a": 1}}, near], 40602), ([{"$match": {}}, {"$sort": {"s": score}}], 40218)):
+            for client in (single, routed):
+                assert code_of(lambda client=client, stages=stages: list(client.searched.own.aggregate(
+                    [{"$lookup": {"from": "places", "pipeline": stages, "as": "x"}}]))) == code, (client, stages)

@@ -6,12 +6,26 @@
 use std::sync::Arc;
 
 use arbor_bson::{Array, ArrayBuf, DocBuf, Value, ValueRef};
-use arbor_lang::Context;
+use arbor_lang::{Code, Context, MetaKind, Metadata};
 use arbor_store::Namespace;
 
-use crate::Result;
 use crate::operator::Rows;
 use crate::stage_spec::only_field;
+use crate::{Error, Result};
+
+/// The field in which other servers send the metadata of a document.
+const METADATA: &str = "__arborMetadata";
+
+/// Splits a document that other servers have sent from its metadata.
+pub(crate) fn with_metadata(sent: DocBuf) -> (DocBuf, Option<Metadata>) {
+    match sent.get(METADATA) {
+        Some(ValueRef::Document(values)) => {
+            let metadata = Metadata::from_bytes(values.as_bytes().to_vec());
+            (sent.as_doc().iter().filter(|(name, _)| *name != METADATA).collect(), Some(metadata))
+        }
+        _ => (sent, None),
+    }
+}
 
 /// The other servers.
 pub trait Elsewhere: Send + Sync {
@@ -40,6 +54,39 @@ impl ElsewhereCollection {
         Ok((ElsewhereCollection { servers: servers.clone(), namespace }, stages))
     }
 
+    /// Returns a source of what a search finds, which only the other servers can do: `first` is its stage. With scores, its rows have them.
+    pub(crate) fn search(
+        &self,
+        first: ValueRef<'_>,
+        joined: Option<DocBuf>,
+        has_scores: bool,
+        context: &Context,
+    ) -> Result<ElsewhereSource> {
+        let mut stages = ArrayBuf::new();
+        stages.push(first);
+        if let Some(joined) = joined {
+            stages.push(&DocBuf::new().with("$match", &joined));
+        }
+        if has_scores {
+            let score = DocBuf::new().with("$meta", MetaKind::TextScore.name());
+            let metadata = DocBuf::new().with(MetaKind::TextScore.name(), &score);
+            stages.push(&DocBuf::new().with("$addFields", &DocBuf::new().with(METADATA, &metadata)));
+        }
+        let mut variables = DocBuf::new();
+        for (name, value) in context.variables.iter() {
+            let used = matches!(first, ValueRef::Document(first) if mentions(first.as_bytes(), format!("$${name}").as_bytes()));
+            match value {
+                Some(value) => drop(variables.append(name, &DocBuf::new().with("$literal", value.as_ref()))),
+                None if used => {
+                    let text = format!("a search on other servers uses the variable {name}, which is missing");
+                    return Err(Error::new(Code::NOT_IMPLEMENTED, text));
+                }
+                None => {}
+            }
+        }
+        Ok(ElsewhereSource { collection: self.clone(), stages, variables, has_scores })
+    }
+
     /// Returns a source of the documents that may pass `joined`, a filter, and the first of `stages`.
     pub(crate) fn source(&self, joined: Option<DocBuf>, stages: Array<'_>, context: &Context) -> ElsewhereSource {
         let mut sent = ArrayBuf::new();
@@ -62,7 +109,12 @@ impl ElsewhereCollection {
                 sent.push(stage);
             }
         }
-        ElsewhereSource { collection: self.clone(), stages: sent, variables: variables.unwrap_or_default() }
+        ElsewhereSource {
+            collection: self.clone(),
+            stages: sent,
+            variables: variables.unwrap_or_default(),
+            has_scores: false,
+        }
     }
 }
 
@@ -82,6 +134,8 @@ pub(crate) struct ElsewhereSource {
     collection: ElsewhereCollection,
     stages: ArrayBuf,
     variables: DocBuf,
+    /// The documents come with metadata.
+    pub has_scores: bool,
 }
 
 impl ElsewhereSource {

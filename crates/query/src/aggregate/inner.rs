@@ -96,7 +96,7 @@ impl InnerRows {
         let mut slots = Slots::default();
         let source: Box<dyn Operator> = match (&pipeline.documents, &pipeline.elsewhere, &collection) {
             (Some(documents), ..) => Box::new(Documents::new(documents.clone())),
-            (None, Some(elsewhere), _) => Box::new(Remote::new(elsewhere.rows())),
+            (None, Some(elsewhere), _) => Box::new(Remote::of_elsewhere(elsewhere)),
             (None, None, None) => Box::new(Eof::default()),
             (None, None, Some(collection)) => {
                 let decision = Decision::untried(plan::plan(view, collection, &pipeline.query)?);

@@ -172,6 +172,24 @@ impl Pipeline {
         if let Some(("$documents", _)) = stages.get(0).and_then(only_field) {
             return Pipeline::parse_inner(view, filter, stages, around);
         }
+        if let Some((first, distance)) = search_of(stages, around.context)?.filter(|_| view.is_empty()) {
+            let is_text = distance.is_none();
+            let rest: ArrayBuf = stages.iter().skip(1).collect();
+            let source = collection.search(first, sent, is_text, around.context)?;
+            let mut steps = Vec::new();
+            if let Some(distance) = distance {
+                // the nearest ones of each server come first
+                let sort = DocBuf::new().with("$sort", &DocBuf::new().with(distance, 1i32));
+                steps.extend(Step::parse_all(std::iter::once(&sort).collect::<ArrayBuf>().as_array(), around)?);
+            }
+            if !filter.matches_everything() {
+                steps.push(Step::Pure(Stage::Match(filter)));
+            }
+            steps.extend(Step::parse_all(rest.as_array(), around)?);
+            check_place(&steps, false)?;
+            check_scores(rest.as_array(), is_text)?;
+            return Ok(Pipeline { elsewhere: Some(source), ..Pipeline::of_steps(steps, around) });
+        }
         // E1: before the stages of a view, only those can be sent
         let source = match view.is_empty() {
             true => collection.source(sent, stages, around.context),
@@ -184,6 +202,7 @@ impl Pipeline {
         steps.extend(Step::parse_all(stages, &around.above(view.len())?)?);
         let pipeline = Pipeline::of_steps(steps, around);
         check_place(&pipeline.steps, false)?;
+        check_scores(stages, false)?;
         Ok(Pipeline { elsewhere: Some(source), ..pipeline })
     }
 
@@ -341,4 +360,28 @@ fn sort_limit(behind: &VecDeque<Step>) -> Option<u64> {
         }
     }
     None
+}
+
+/// Returns the first stage if only the servers that have the documents can run it: `$geoNear`, with the field of the distance, or a `$match`
+/// with `$text`.
+fn search_of<'s>(stages: Array<'s>, context: &Context) -> Result<Option<(ValueRef<'s>, Option<&'s str>)>> {
+    let Some(first) = stages.get(0) else { return Ok(None) };
+    match only_field(first) {
+        Some(("$geoNear", spec)) => {
+            // refused here, or by the other servers
+            GeoNear::parse(spec, context)?;
+            match spec {
+                ValueRef::Document(spec) => match spec.get("distanceField") {
+                    Some(ValueRef::String(field)) => Ok(Some((first, Some(field)))),
+                    _ => Ok(None),
+                },
+                _ => Ok(None),
+            }
+        }
+        Some(("$match", ValueRef::Document(filter))) => {
+            let is_search = Filter::parse(filter, context)?.text().is_some();
+            Ok(is_search.then_some((first, None)))
+        }
+        _ => Ok(None),
+    }
 }

@@ -1,8 +1,11 @@
 //! Rows that come from other servers.
 
+use std::sync::Arc;
+
 use arbor_bson::DocBuf;
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
+use crate::elsewhere::{ElsewhereSource, with_metadata};
 use crate::{Interrupt, Result};
 
 /// Documents that come one after another, from wherever they are.
@@ -13,18 +16,29 @@ pub trait Rows: Send {
 
 pub(crate) struct Remote {
     rows: Box<dyn Rows>,
+    has_scores: bool,
     tally: Tally,
 }
 
 impl Remote {
     pub(crate) fn new(rows: Box<dyn Rows>) -> Remote {
-        Remote { rows, tally: Tally::default() }
+        Remote { rows, has_scores: false, tally: Tally::default() }
+    }
+
+    pub(crate) fn of_elsewhere(source: &ElsewhereSource) -> Remote {
+        Remote { has_scores: source.has_scores, ..Remote::new(source.rows()) }
     }
 }
 
 impl Operator for Remote {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
-        let row = self.rows.next(run.interrupt)?.map(Row::of);
+        let row = self.rows.next(run.interrupt)?.map(|sent| match self.has_scores {
+            false => Row::of(sent),
+            true => {
+                let (document, metadata) = with_metadata(sent);
+                Row { metadata: metadata.map(Arc::new), ..Row::of(document) }
+            }
+        });
         Ok(self.tally.answer(row))
     }
 
