@@ -267,6 +267,42 @@ def test_changes_of_routers_that_died_are_completed_without_a_statement(cluster,
     assert problems(routed) == []
 
 
+def test_a_router_that_dies_while_it_shards_a_collection_holds_nothing(cluster, routed, tmp_path):
+    rng = random.Random(5)
+    names = [f"begun{attempt}" for attempt in range(6)]
+    for name in names:
+        collection = routed.de[name]
+        collection.insert_many([{"_id": n, "a": n} for n in range(3000)])
+        collection.create_index("a")
+        with Router(tmp_path, cluster.config) as router, router.client(retryWrites=False) as client:
+            client.de[name].find_one()
+
+            def run(client=client, name=name):
+                with contextlib.suppress(PyMongoError):
+                    client.admin.command("shardCollection", f"de.{name}", key={"a": 1})
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            time.sleep(rng.uniform(0.005, 0.06))
+            router.kill()
+            thread.join()
+    deadline = time.monotonic() + 60
+    while routed.config.locks.count_documents({"renewed": True}):
+        assert time.monotonic() < deadline, list(routed.config.locks.find())
+        time.sleep(0.5)
+    for shard in cluster.shards:
+        with shard.client() as direct:
+            assert direct.config.cache.ownership.count_documents({"_id": {"$regex": "^de.begun"}, "state": "blocked"}) == 0
+    known = [own["uuid"] for own in routed.config.collections.find()]
+    assert routed.config.chunks.count_documents({"uuid": {"$nin": known}}) == 0
+    for name in names:
+        with cluster.other.client() as other:
+            assert other.de[name].count_documents({}) == 3000
+        routed.admin.command("shardCollection", f"de.{name}", key={"a": 1})
+        assert routed.de[name].count_documents({"a": {"$lt": 10}}) == 10
+    assert problems(routed) == []
+
+
 def databases(shard):
     with shard.client() as client:
         return client.list_database_names()

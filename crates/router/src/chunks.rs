@@ -44,20 +44,28 @@ impl Request<'_> {
             return Ok(done);
         }
         let database = self.catalog().database_or_new(db, None, interrupt)?;
-        let _guard = self.lock(namespace)?;
+        let guard = self.lock_renewed(namespace)?;
+        // the index of the key takes as long as it takes
+        guard.held_while(|| self.shard_locked(&parsed, &key, unique, &database.primary))?;
+        Ok(done)
+    }
+
+    /// Shards a collection. Requires the lock of its name.
+    fn shard_locked(&self, parsed: &arbor_store::Namespace, key: &DocBuf, unique: bool, primary: &str) -> Result<()> {
+        let (namespace, db, name, interrupt) = (parsed.as_str(), parsed.db(), parsed.collection(), self.interrupt());
         self.catalog().forget(db, namespace);
         if let Some(table) = self.catalog().table(namespace, interrupt)? {
             if table.key.as_bytes() == key.as_bytes() && table.unique == unique {
-                return Ok(done);
+                return Ok(());
             }
             let text = format!("sharding already enabled for collection {namespace} with another key or options");
             return Err(Error::new(Code::ALREADY_INITIALIZED, text));
         }
-        let primary = self.catalog().shard(&database.primary, interrupt)?;
+        let primary = self.catalog().shard(primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         self.set_ownership(&shards, namespace, Known::Blocked)?;
-        let prepared = self.prepare(db, name, &key, unique, &primary, &shards).and_then(|(owners, collation)| {
-            let mut collection = new_collection(namespace, Uuid::new_v4(), &key, unique, false);
+        let prepared = self.prepare(db, name, key, unique, &primary, &shards).and_then(|(owners, collation)| {
+            let mut collection = new_collection(namespace, Uuid::new_v4(), key, unique, false);
             collation.iter().for_each(|collation| {
                 collection.append("defaultCollation", collation);
             });
@@ -68,7 +76,7 @@ impl Request<'_> {
             Ok(()) => {
                 let table = self.sharded(namespace)?;
                 self.set_ownership(&shards, namespace, Known::Collection(&table))?;
-                Ok(done)
+                Ok(())
             }
             Err(error) => {
                 // where the config servers did change, a router that hits the block repairs it
@@ -243,8 +251,12 @@ impl Request<'_> {
     }
 
     fn commit_sharding(&self, collection: &DocBuf, owners: &Owners) -> Result<()> {
-        self.catalog().insert("chunks", &new_chunks(collection, owners), self.interrupt())?;
-        self.catalog().insert("collections", std::slice::from_ref(collection), self.interrupt())
+        let chunks = new_chunks(collection, owners);
+        let insert = |name: &str, documents: &[DocBuf]| {
+            DocBuf::new().with("insert", name).with("documents", &documents.iter().collect::<ArrayBuf>())
+        };
+        let both = vec![insert("chunks", &chunks), insert("collections", std::slice::from_ref(collection))];
+        transaction(self.catalog(), both, self.interrupt())
     }
 
     pub(crate) fn split_chunk(&self) -> Result<DocBuf> {
