@@ -21,7 +21,7 @@ use arbor_query::{Cursor, Interrupt};
 use arbor_store::Namespace;
 
 use crate::catalog::Catalog;
-use crate::look_up::look_up;
+use crate::look_up::{MANY_MAX, look_up, look_up_many};
 use crate::read::stage_of;
 use crate::rows::{as_query, reserve};
 use crate::shard::Shard;
@@ -244,25 +244,53 @@ impl Opening {
     }
 }
 
+/// Returns the namespace and the key of an update whose document is to be looked up. `is_first`: and was not yet, together with others.
+fn to_look_up(event: Doc<'_>, is_first: bool) -> Option<(Namespace, Doc<'_>)> {
+    let is_to_do = matches!(event.get("fullDocument"), Some(ValueRef::Bool(not_yet)) if not_yet || !is_first)
+        && fields::string(event, "operationType") == Some("update");
+    let namespace = fields::document(event, "ns").filter(|_| is_to_do)?;
+    let (db, name) = (fields::string(namespace, "db")?, fields::string(namespace, "coll")?);
+    Some((Namespace::new(db, name).ok()?, fields::document(event, "documentKey")?))
+}
+
+fn with_document(event: Doc<'_>, found: ValueRef<'_>) -> DocBuf {
+    event.iter().map(|(name, value)| (name, if name == "fullDocument" { found } else { value })).collect()
+}
+
 impl Opening {
+    /// Looks up the documents of the events that wait, if the first one needs one: of its collection, by one request, as far as they are
+    /// found so and there is memory for them.
+    fn complete_some(&self, source: &mut Source, interrupt: &Interrupt) -> Result<()> {
+        let first = source.waiting.front().and_then(|(_, event)| to_look_up(event.as_doc(), true));
+        let Some((namespace, _)) = first else { return Ok(()) };
+        let (mut places, mut keys) = (Vec::new(), Vec::new());
+        for (at, (_, event)) in source.waiting.iter().enumerate().take(MANY_MAX) {
+            if let Some((_, key)) = to_look_up(event.as_doc(), true).filter(|(own, _)| *own == namespace) {
+                places.push(at);
+                keys.push(key.to_buf());
+            }
+        }
+        let found = look_up_many(&self.catalog, &self.session, &namespace, &keys, interrupt)?;
+        let mut bytes = source.waiting.iter().map(|(_, event)| event.as_bytes().len()).sum::<usize>();
+        for (at, document) in places.into_iter().zip(found) {
+            bytes += document.as_ref().map_or(0, |document| document.as_bytes().len());
+            if reserve(&mut source.memory, bytes).is_err() {
+                break;
+            }
+            if let Some((_, event)) = source.waiting.get_mut(at) {
+                // false: it is to be looked up alone
+                let shown = document.as_ref().map_or(ValueRef::Bool(false), ValueRef::from);
+                *event = with_document(event.as_doc(), shown);
+            }
+        }
+        Ok(())
+    }
+
     /// Puts the document into an update whose shard has left that to this router.
     fn complete(&self, event: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
-        let own = event.as_doc();
-        let is_to_do = matches!(own.get("fullDocument"), Some(ValueRef::Bool(true)))
-            && fields::string(own, "operationType") == Some("update");
-        let (Some(namespace), Some(key)) = (fields::document(own, "ns"), fields::document(own, "documentKey")) else {
-            return Ok(event);
-        };
-        if !is_to_do {
-            return Ok(event);
-        }
-        let namespace = Namespace::new(
-            fields::string(namespace, "db").unwrap_or_default(),
-            fields::string(namespace, "coll").unwrap_or_default(),
-        );
-        let found = look_up(&self.catalog, &self.session, &namespace.map_err(Error::from)?, key, interrupt)?;
-        let found = found.as_ref().map_or(ValueRef::Null, ValueRef::from);
-        Ok(own.iter().map(|(name, value)| (name, if name == "fullDocument" { found } else { value })).collect())
+        let Some((namespace, key)) = to_look_up(event.as_doc(), false) else { return Ok(event) };
+        let found = look_up(&self.catalog, &self.session, &namespace, key, interrupt)?;
+        Ok(with_document(event.as_doc(), found.as_ref().map_or(ValueRef::Null, ValueRef::from)))
     }
 }
 
@@ -440,6 +468,9 @@ impl MergedStream {
                 return Ok(None);
             }
             let Some(source) = self.sources.get_mut(at) else { return Ok(None) };
+            if self.stages.is_some() {
+                self.opening.complete_some(source, interrupt)?;
+            }
             let Some((_, event)) = source.waiting.pop_front() else { return Ok(None) };
             let last = ResumeToken { fragment: u16::MAX, ..token };
             let is_split = self.stages.is_some() && self.after.fragment > 0 && rank(&last) > rank(&self.after);
