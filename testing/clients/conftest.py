@@ -4,11 +4,16 @@ import os
 import sys
 
 import pymongo
+import pymongo.common
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
+
+
+# Seconds, instead of 30: so long does a client that is closed after its server wait for it, to end its sessions.
+pymongo.common.SERVER_SELECTION_TIMEOUT = 10
 
 
 @pytest.fixture(scope="session")

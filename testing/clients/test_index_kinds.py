@@ -75,6 +75,7 @@ def test_built_changed_and_there_after_a_crash(directory, engine):
         check(c)
         before = answers(c)
         client.admin.command("fsync")
+        client.close()
         arbor.kill()
     with Arbor(directory) as arbor, pymongo.MongoClient(arbor.uri) as client:
         c = client.d.c

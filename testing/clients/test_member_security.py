@@ -34,8 +34,8 @@ def key_file(path, *keys):
 
 
 def direct(member, **options):
-    return pymongo.MongoClient(
-        "127.0.0.1", member.port, directConnection=True, serverSelectionTimeoutMS=20_000, **options)
+    options = {"serverSelectionTimeoutMS": 20_000, **options}
+    return pymongo.MongoClient("127.0.0.1", member.port, directConnection=True, **options)
 
 
 def in_sync(client, count):
@@ -163,7 +163,7 @@ def test_a_set_with_tls(tmp_path, mode):
             until(lambda: client.db.c.insert_one({}).acknowledged, "a write after the failover")
             first.start()
             in_sync(client, 3)
-        with direct(members.members[0]) as plain, pytest.raises(PyMongoError):
+        with direct(members.members[0], serverSelectionTimeoutMS=2_000) as plain, pytest.raises(PyMongoError):
             plain.db.c.find_one()
 
 
@@ -199,7 +199,7 @@ def test_other_certificates_for_members_and_other_addresses_for_clients(tmp_path
                 until(lambda client=client, name=name: client.nodes == {(name, port) for port in ports}, "all members known")
         # a certificate of the servers' authority is none of a member or of a client
         with pytest.raises(PyMongoError):
-            direct(members.members[0], tlsCertificateKeyFile=str(shown), **tls).admin.command("ping")
+            direct(members.members[0], tlsCertificateKeyFile=str(shown), serverSelectionTimeoutMS=2_000, **tls).admin.command("ping")
 
 
 def test_access_control_and_tls_are_turned_on_one_member_after_the_other(tmp_path):

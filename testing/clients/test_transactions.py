@@ -466,7 +466,7 @@ def test_a_clean_shutdown_ends_what_is_open(tmp_path):
         assert arbor.stop() == 0
         arbor.start()
         assert ids(client.sessions.c.find()) == [0]
-        arbor.stop()
+    arbor.stop()
 
 
 def test_lifetime(set_client, c, by_hand):
