@@ -48,6 +48,8 @@ VALUES = {
     "accents": lambda: "é" * (BYTES_MAX // 2),
     "spaces": lambda: " " * BYTES_MAX,
     "digits": lambda: "7" * BYTES_MAX,
+    # in which an expression may find itself in any of its states
+    "letters": lambda: "".join(random.Random(14).choices("ab", k=BYTES_MAX // 16)) * 16,
     # which the stemmer of English marks one by one
     "stems": lambda: "y" * BYTES_MAX,
     "bytes": lambda: bytes(BYTES_MAX),
@@ -67,7 +69,7 @@ VALUES = {
 }
 
 
-STRINGS = ("words", "same", "accents", "spaces", "digits", "stems")
+STRINGS = ("words", "same", "accents", "spaces", "digits", "letters", "stems")
 LISTS = ("numbers", "shuffled", "reals", "decimals", "mixed", "strings", "trues", "documents", "pairs", "ring", "few long strings", "few long lists")
 ALL = (*STRINGS, "bytes", *LISTS, "object")
 V = "$v"
@@ -127,9 +129,11 @@ EXPRESSIONS = {
         "$regexMatch": {"$regexMatch": {"input": V, "regex": "nothing"}},
         "$regexMatch of letters": {"$regexMatch": {"input": V, "regex": "(?i)[a-z]+[0-9]*Q"}},
         "$regexMatch with a group ahead": {"$regexMatch": {"input": V, "regex": "(?=x)x*y"}},
+        "$regexMatch of many states": {"$regexMatch": {"input": V, "regex": "a[ab]{500}c"}},
         "$regexMatch backwards": {"$regexMatch": {"input": V, "regex": "(\\w)\\1\\1q"}},
         "$regexFind": {"$regexFind": {"input": V, "regex": "q$"}},
         "$regexFindAll": {"$size": {"$regexFindAll": {"input": V, "regex": "[w ]"}}},
+        "$regexFind of many states": {"$regexFind": {"input": V, "regex": "(a[ab]{50}|b[ab]{300}){3}c?"}},
         "$regexFindAll of groups": {"$size": {"$regexFindAll": {"input": V, "regex": "(\\w)(\\d)?"}}},
         "$convert to binary": {"$convert": {"input": V, "to": "binData", "format": "base64"}},
         "$convert to bytes": {"$convert": {"input": V, "to": "binData", "format": "utf8"}},

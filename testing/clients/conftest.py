@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
 
-# Seconds, instead of 30: so long does a client that is closed after its server wait for it, to end its sessions.
+# Seconds, instead of 30: a client that is closed after its server waits for it, to end its sessions.
 pymongo.common.SERVER_SELECTION_TIMEOUT = 10
 
 

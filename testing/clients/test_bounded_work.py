@@ -3,6 +3,7 @@ other clients continue meanwhile. What it costs is printed (`pytest -s`)."""
 
 import contextlib
 import os
+import random
 import threading
 import time
 
@@ -405,3 +406,23 @@ def test_a_statement_that_fills_its_message_hears_its_time_limit(server, db, nam
             break
     print(f"\n  {name}: {min(overruns):.2f} s of the processor behind its limit", end="")
     assert min(overruns) < OVERRUN_S_MAX, overruns
+
+
+LONG = {
+    "distinct": lambda: [random.Random(14).randrange(1 << 30) for _ in range(1_000_000)],
+    "$regex of many states": lambda: "".join(random.Random(14).choices("ab", k=1_000_000)) * 10,
+    "$regex with a group ahead": lambda: "x" * 10_000_000,
+}
+LONG_STATEMENTS = {
+    "distinct": {"distinct": "long", "key": "v"},
+    "$regex of many states": {"find": "long", "filter": {"v": {"$regex": "a[ab]{500}c"}}},
+    "$regex with a group ahead": {"find": "long", "filter": {"v": {"$regex": "(?=x)x*y"}}},
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_statement_on_a_long_value_hears_its_time_limit(server, db, name):
+    db.long.insert_one({"_id": 1, "v": LONG[name]()})
+    began = processor_seconds(server)
+    refused(lambda: db.command({**LONG_STATEMENTS[name], "maxTimeMS": LIMIT_MS}), [50])
+    assert processor_seconds(server) - began < LIMIT_MS / 1000 + OVERRUN_S_MAX

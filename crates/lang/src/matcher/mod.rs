@@ -13,6 +13,7 @@ mod node;
 mod optimise;
 mod parse;
 pub mod regex;
+mod regex_long;
 mod regex_syntax;
 #[cfg(test)]
 mod tests;

@@ -4,13 +4,17 @@
 //! engine can do (lookaround, backreferences, atomic groups) goes to that, with a limit on its steps.
 //! COMPAT: as in MongoDB (UTF mode without Unicode properties) `\d \w \s` know ASCII only.
 
+use std::sync::{Arc, OnceLock};
+
 use arbor_bson::ValueRef;
 
+use super::regex_long::{LongSearch, SHORT_BYTES, Watched};
 use super::regex_syntax;
 use crate::{Error, Result};
 
-/// Steps of the backtracking engine for one value. PCRE's own default limit is ten million; this many take about 0.1 s.
-const BACKTRACK_STEPS_MAX: usize = 1_000_000;
+/// Steps of the backtracking engine for one value, one at least for each character where no match begins; what it reads is limited by
+/// the length of the value. PCRE's own default limit is ten million for each character.
+const BACKTRACK_STEPS_MAX: usize = 20_000_000;
 /// As in MongoDB.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
 
@@ -24,12 +28,30 @@ pub struct Regex {
 
 #[derive(Clone, Debug)]
 enum Engine {
-    Linear(regex::Regex),
+    Linear(Arc<Linear>),
     Backtracking(Box<fancy_regex::Regex>),
 }
 
+#[derive(Debug)]
+struct Linear {
+    short: regex::Regex,
+    /// Made for the first text that is not short; `None` if the pattern is too large for it.
+    long: OnceLock<Option<LongSearch>>,
+}
+
+impl Linear {
+    /// Returns the search for that many bytes of text, unless it is the one for short texts.
+    fn long(&self, bytes: usize) -> Option<&LongSearch> {
+        if bytes < SHORT_BYTES {
+            return None;
+        }
+        let long = self.long.get_or_init(|| LongSearch::new(self.short.as_str()));
+        long.as_ref().filter(|long| !long.is_short(bytes))
+    }
+}
+
 /// Byte ranges of a match and of its groups.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Capture {
     pub start: usize,
     pub end: usize,
@@ -46,7 +68,7 @@ impl Regex {
         }
         let translated = regex_syntax::translate(pattern, options);
         let engine = match regex::RegexBuilder::new(&translated).build() {
-            Ok(linear) => Engine::Linear(linear),
+            Ok(short) => Engine::Linear(Arc::new(Linear { short, long: OnceLock::new() })),
             Err(_) => Engine::Backtracking(Box::new(
                 fancy_regex::RegexBuilder::new(&translated)
                     .backtrack_limit(BACKTRACK_STEPS_MAX)
@@ -59,23 +81,27 @@ impl Regex {
 
     pub fn is_match(&self, text: &str) -> Result<bool> {
         match &self.engine {
-            Engine::Linear(engine) => Ok(engine.is_match(text)),
-            Engine::Backtracking(engine) => engine.is_match(text).map_err(limit_error),
+            Engine::Linear(linear) => match linear.long(text.len()) {
+                Some(long) => long.is_match(text),
+                None => Ok(linear.short.is_match(text)),
+            },
+            Engine::Backtracking(engine) => Watched::new(text).search(|text| engine.is_match(text)),
         }
     }
 
     /// The first match at or after byte `from`.
     pub fn captures_at(&self, text: &str, from: usize) -> Result<Option<Capture>> {
         match &self.engine {
-            Engine::Linear(engine) => Ok(engine.captures_at(text, from).map(|found| {
-                Capture::of((0..found.len()).map(|group| found.get(group).map(|part| (part.start(), part.end()))))
-            })),
-            Engine::Backtracking(engine) => {
-                let found = engine.captures_from_pos(text, from).map_err(limit_error)?;
-                Ok(found.map(|found| {
+            Engine::Linear(linear) => match linear.long(text.len().saturating_sub(from)) {
+                Some(long) => long.captures_at(text, from),
+                None => Ok(linear.short.captures_at(text, from).map(|found| {
                     Capture::of((0..found.len()).map(|group| found.get(group).map(|part| (part.start(), part.end()))))
-                }))
-            }
+                })),
+            },
+            Engine::Backtracking(engine) => Watched::new(text).search(|text| {
+                let found = engine.captures_from_pos(text, from)?;
+                Ok(found.map(|found| Capture::of((0..found.len()).map(|group| found.get(group)))))
+            }),
         }
     }
 
@@ -95,14 +121,10 @@ impl Regex {
 }
 
 impl Capture {
-    fn of(mut groups: impl Iterator<Item = Option<(usize, usize)>>) -> Capture {
+    pub(super) fn of(mut groups: impl Iterator<Item = Option<(usize, usize)>>) -> Capture {
         let (start, end) = groups.next().flatten().unwrap_or_default();
         Capture { start, end, groups: groups.collect() }
     }
-}
-
-fn limit_error(error: fancy_regex::Error) -> Error {
-    Error::location(51156, format!("Error occurred while executing the regular expression: {error}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 
 use arbor_bson::{ArrayBuf, Doc, ValueRef};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Collation, Context};
+use arbor_lang::{Collation, Context, stop};
 
 use crate::operator::{DistinctScan, Run};
 use crate::plan::{self, Query, Slots};
@@ -28,10 +28,9 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
         let mut scan = DistinctScan::new(plan::index_scan(&access, &mut slots));
         let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
         while let Some(value) = scan.next(&mut run)? {
-            values.add(value.as_ref());
-            values.check_size()?;
+            values.add(value.as_ref())?;
         }
-        return Ok(values.sorted());
+        return values.sorted();
     }
     let solution = plan::plan(&view, &collection, &query)?.winner;
     plan::note_use(&collection, &solution);
@@ -42,7 +41,7 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
     while let Some(row) = root.next(&mut run)? {
         values.add_all(&path, row.document.as_doc())?;
     }
-    Ok(values.sorted())
+    values.sorted()
 }
 
 /// Nothing is in what does not exist.
@@ -62,7 +61,7 @@ fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Inte
             }
         }
         if batch.exhausted {
-            return Ok(values.sorted());
+            return values.sorted();
         }
     }
 }
@@ -80,37 +79,41 @@ struct Values {
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Values {
-    fn add(&mut self, value: ValueRef<'_>) {
+    fn add(&mut self, value: ValueRef<'_>) -> Result<()> {
+        stop::tick_for(value.content_bytes())?;
         let next = self.seen.len();
         if let Entry::Vacant(vacant) = self.seen.entry(self.collation.key_of(value).bytes) {
             vacant.insert(next);
             self.array.push(value);
+            if self.array.as_array().as_bytes().len() > BYTES_MAX {
+                return Err(Error::Lang(arbor_lang::Error::location(17217, "distinct too big, 16mb cap")));
+            }
         }
+        Ok(())
     }
 
     /// Returns the values in their order.
-    fn sorted(self) -> ArrayBuf {
+    fn sorted(self) -> Result<ArrayBuf> {
         let values: Vec<ValueRef<'_>> = self.array.as_array().iter().collect();
         assert_eq!(values.len(), self.seen.len(), "each key has one value");
-        self.seen.into_values().filter_map(|index| values.get(index).copied()).collect()
+        let mut sorted = ArrayBuf::new();
+        for value in self.seen.into_values().filter_map(|index| values.get(index)) {
+            stop::tick_for(value.content_bytes())?;
+            sorted.push(*value);
+        }
+        Ok(sorted)
     }
 
     fn add_all(&mut self, path: &Path, document: Doc<'_>) -> Result<()> {
+        let mut outcome = Ok(());
         path.visit(document, Leaf::Whole, &mut |visit| {
-            match visit.value {
-                Some(ValueRef::Array(array)) => array.iter().for_each(|element| self.add(element)),
+            outcome = match visit.value {
+                Some(ValueRef::Array(array)) => array.iter().try_for_each(|element| self.add(element)),
                 Some(value) => self.add(value),
-                None => {}
-            }
-            false
+                None => Ok(()),
+            };
+            outcome.is_err()
         });
-        self.check_size()
-    }
-
-    fn check_size(&self) -> Result<()> {
-        if self.array.as_array().as_bytes().len() > BYTES_MAX {
-            return Err(Error::Lang(arbor_lang::Error::location(17217, "distinct too big, 16mb cap")));
-        }
-        Ok(())
+        outcome
     }
 }
