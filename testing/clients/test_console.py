@@ -68,7 +68,8 @@ def test_an_operation_is_ended(server):
 
     def aggregate():
         with pymongo.MongoClient(server.uri) as client:
-            pipeline = [{"$lookup": {"from": "c", "pipeline": [{"$match": {"$expr": {"$lt": ["$a", -1]}}}], "as": "x"}}]
+            scan = {"$lookup": {"from": "c", "pipeline": [{"$match": {"$expr": {"$lt": ["$a", -1]}}}], "as": "x"}}
+            pipeline = [{"$lookup": {"from": "c", "pipeline": [scan, {"$match": {"a": -1}}], "as": "y"}}]
             try:
                 list(client.t.c.aggregate(pipeline, comment="to be ended"))
             except pymongo.errors.OperationFailure as error:
