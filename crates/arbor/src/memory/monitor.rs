@@ -99,13 +99,16 @@ impl Monitor {
     /// Gives each cache its part of what there is for all of them.
     fn share_out(&mut self, configured: u64) {
         let all = self.budget.caches_max();
+        let mut given = 0;
         for cache in &mut self.caches {
             let part = u128::from(all) * u128::from(cache.configured) / u128::from(configured.max(1));
             let part = (part as u64).min(cache.configured);
             let is_back = part == cache.configured && cache.given != part;
             if !is_back && part.abs_diff(cache.given) < cache.configured / CHANGE_PARTS {
+                given += cache.given;
                 continue;
             }
+            given += part;
             let name = format!("{}.cacheBytes", cache.engine);
             // an engine that refuses the size keeps the one that it has
             if self.engine.set_parameter(&name, &part.to_string()).is_ok() {
@@ -113,6 +116,7 @@ impl Monitor {
                 cache.given = now.unwrap_or(part);
             }
         }
+        self.budget.set_caches_given(given);
     }
 
     fn may_purge(&mut self) -> bool {

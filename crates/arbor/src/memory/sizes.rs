@@ -2,7 +2,7 @@
 //!
 //! | size | sum |
 //! |---|---|
-//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less: resident memory stays within 1.15 times the limit, so below the group's |
+//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less, and at least 96 MB or half of it less than that where it is small: resident memory stays within 1.15 times the limit, so below the group's; limits that small are exceeded by large documents for moments |
 //! | caches | `--cacheSize` and its like, else half of what is left of the memory after 1 GB, at least 64 MB; at most five eighths of the limit |
 
 use std::path::Path;
@@ -15,6 +15,9 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Memory that the server, its connections and the operating system need in addition to the cache.
 const APART: u64 = GIB;
+/// Memory of a small control group that is left beyond the default limit: for kernel memory, and for what engines allocate at
+/// once for the largest documents.
+const SPARE_MIN: u64 = 96 * MIB;
 const CACHE_MIN: u64 = 64 * MIB;
 /// A smaller cache is of no use to any engine.
 const CACHE_LEAST: u64 = 8 * MIB;
@@ -33,7 +36,8 @@ impl Sizes {
     }
 
     fn from(given: Option<u64>, memory: Option<u64>) -> Sizes {
-        let limit = given.or(memory.map(|memory| memory / 5 * 4));
+        let limit =
+            given.or(memory.map(|memory| (memory / 5 * 4).min(memory.saturating_sub(SPARE_MIN).max(memory / 2))));
         // a given limit implies the memory of which it would be the default limit
         Sizes { limit, memory: given.map(|limit| limit / 4 * 5).or(memory).unwrap_or(0) }
     }
@@ -73,7 +77,8 @@ mod tests {
         check(None, None, None, 64 * MIB);
         check(None, Some(10 * GIB), Some(8 * GIB), 9 * GIB / 2);
         check(None, Some(GIB / 4 * 5), Some(GIB), GIB / 8);
-        check(None, Some(320 * MIB), Some(256 * MIB), 64 * MIB);
+        check(None, Some(320 * MIB), Some(224 * MIB), 64 * MIB);
+        check(None, Some(128 * MIB), Some(64 * MIB), 40 * MIB);
         check(Some(96 * MIB), Some(10 * GIB), Some(96 * MIB), 60 * MIB);
         check(Some(8 * GIB), Some(64 * GIB), Some(8 * GIB), 9 * GIB / 2);
         check(Some(1), None, Some(1), 8 * MIB);

@@ -7,7 +7,8 @@
 //! - *reserved*: what statements, batches, messages, replies, transactions and index builds hold. They reserve it here
 //!   before they allocate it, in steps of [`STEP_BYTES`]; what is smaller than one step is not accounted.
 //! - *caches*: those of the storage engines. They have what is not reserved: [`Budget::caches_max`] falls when
-//!   reservations grow, down to half of what the caches were configured to, and rises again behind them.
+//!   reservations grow, down to half of what the caches were configured to, and rises again behind them. A reservation of
+//!   what caches were given waits until they are smaller, for a short time.
 //! - *apart*: everything else in the process: code, stacks, small allocations, allocator overhead. It is measured:
 //!   the sampler of resident memory passes it to [`Budget::observe`].
 //!
@@ -30,6 +31,9 @@ mod thread;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 pub use reservation::{Allowance, Reservation};
 pub use thread::{Allocated, set_thread_meter};
@@ -98,6 +102,10 @@ pub struct Budget {
     apart: AtomicU64,
     caches_min: AtomicU64,
     caches_configured: AtomicU64,
+    /// Sizes that the caches have now. `0`: not known.
+    caches_given: AtomicU64,
+    /// Wakes reservations when the caches have another size.
+    caches_resized: (Mutex<()>, Condvar),
     resident: AtomicU64,
     /// Reservations that were not granted.
     refused: AtomicU64,
@@ -121,6 +129,9 @@ pub fn process() -> &'static Budget {
 /// Reservations from this size on make the caches shrink at once instead of at the next sample.
 const RECLAIM_BYTES_MIN: u64 = 2 << 20;
 
+/// Timeout of a reservation that waits for caches to shrink, which takes a few milliseconds.
+const SHRINK_PATIENCE: Duration = Duration::from_millis(50);
+
 /// Idle work may always keep this many bytes: on disk it would need buffers that are hardly smaller.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 
@@ -133,6 +144,8 @@ impl Budget {
             apart: AtomicU64::new(APART_MIN),
             caches_min: AtomicU64::new(0),
             caches_configured: AtomicU64::new(0),
+            caches_given: AtomicU64::new(0),
+            caches_resized: (Mutex::new(()), Condvar::new()),
             resident: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             exceeded: AtomicBool::new(false),
@@ -155,6 +168,13 @@ impl Budget {
     pub fn set_caches(&self, configured: u64) {
         self.caches_configured.store(configured, Ordering::Relaxed);
         self.caches_min.store(configured / 2, Ordering::Relaxed);
+    }
+
+    /// Sets the size that the caches have now, or that they were asked to have.
+    pub fn set_caches_given(&self, bytes: u64) {
+        self.caches_given.store(bytes, Ordering::Relaxed);
+        let _guard = self.caches_resized.0.lock();
+        self.caches_resized.1.notify_all();
     }
 
     /// Sets the function that shrinks the caches to [`Budget::caches_max`]. The first call counts.
@@ -293,6 +313,25 @@ impl Budget {
         self.held[class as usize].fetch_add(bytes, Ordering::Relaxed);
         self.reclaim_for(bytes);
         true
+    }
+
+    /// Waits until the caches have shrunk to what reservations leave, for [`SHRINK_PATIENCE`] at most. Without it a statement that grows
+    /// fast would use memory that caches still hold.
+    fn wait_for_caches(&self) {
+        if !self.caches_are_in_the_way() {
+            return;
+        }
+        let Some(reclaim) = self.reclaim.get() else { return };
+        let deadline = Instant::now() + SHRINK_PATIENCE;
+        let mut guard = self.caches_resized.0.lock();
+        reclaim();
+        while self.caches_are_in_the_way() && !self.caches_resized.1.wait_until(&mut guard, deadline).timed_out() {}
+    }
+
+    /// Returns true if the caches are larger than they may be, by more than their sizes are rounded.
+    fn caches_are_in_the_way(&self) -> bool {
+        let rounding = self.caches_configured.load(Ordering::Relaxed) / 16;
+        self.caches_given.load(Ordering::Relaxed) > self.caches_max() + rounding
     }
 
     /// Takes `bytes` whatever is left.

@@ -88,6 +88,10 @@ impl Reservation {
         let granted = self.budget.take(self.class, (requested - self.bytes) as u64, share);
         if granted {
             self.bytes = requested;
+            // messages and replies are reserved where no thread may wait
+            if !matches!(self.class, Class::Message | Class::Reply) {
+                self.budget.wait_for_caches();
+            }
         }
         granted
     }

@@ -63,6 +63,36 @@ fn idle_work_keeps_a_part_of_what_is_left() {
 }
 
 #[test]
+fn a_reservation_waits_for_the_caches_to_shrink() {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let budget = budget(256, 128);
+    budget.set_caches_given(128 << 20);
+    budget.set_reclaim(|| ASKED.store(true, Ordering::Relaxed));
+    let mut sort = budget.reservation(Class::Statement);
+    assert!(sort.try_cover(80 * MIB) && !ASKED.load(Ordering::Relaxed), "there is room behind the caches");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ASKED.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            budget.set_caches_given(budget.caches_max());
+        });
+        assert!(sort.try_cover_all(160 * MIB));
+    });
+    assert_eq!(budget.caches_given.load(Ordering::Relaxed), (256 - 160 - 24) << 20);
+    // caches that stay as they are hold it up for a short time
+    budget.set_caches_given(128 << 20);
+    let begun = Instant::now();
+    assert!(sort.try_cover_all(164 * MIB));
+    assert!(begun.elapsed() >= SHRINK_PATIENCE);
+    // nothing that a message waits for
+    let mut message = budget.reservation(Class::Message);
+    let begun = Instant::now();
+    assert!(message.try_cover_all(MIB));
+    assert!(begun.elapsed() < SHRINK_PATIENCE);
+}
+
+#[test]
 fn caches_give_way_to_half_of_their_size() {
     let budget = budget(256, 128);
     assert_eq!(budget.caches_max(), 128 << 20);
