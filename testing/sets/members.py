@@ -1,11 +1,14 @@
 """Sets of several servers, each in a network namespace of its own where that is permitted (root), else as plain processes: then there are
 no partitions. What ends or stops a member does so to its etcd as well, as the loss of a machine would."""
 
+import contextlib
 import itertools
+import mmap
 import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ from pymongo.errors import PyMongoError
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import loop_disk  # noqa: E402
 from arbor_process import Arbor, free_port  # noqa: E402
 
 NAME = "rs0"
@@ -83,10 +87,63 @@ def free_ports(count):
     return ports
 
 
+class Disk(loop_disk.LoopDisk):
+    """The disk of one member, which can be full and can hang."""
+
+    def fill(self):
+        size = 0
+        with open(self.path / "ballast", "wb") as ballast:
+            for piece in (64 << 20, 1 << 20, 4096):
+                with contextlib.suppress(OSError):
+                    while True:
+                        os.posix_fallocate(ballast.fileno(), size, piece)
+                        size += piece
+
+    def empty_a_part(self):
+        (self.path / "ballast").unlink(missing_ok=True)
+
+    def hang(self, seconds):
+        """No write and no sync ends meanwhile."""
+        run("fsfreeze", "--freeze", str(self.path))
+        try:
+            time.sleep(seconds)
+        finally:
+            run("fsfreeze", "--unfreeze", str(self.path))
+
+
+class Clock:
+    """The time of day of one member."""
+
+    def __init__(self, library, file):
+        file.write_bytes(bytes(8))
+        self.env = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(file)}
+        with open(file, "r+b") as opened:
+            self.offset = mmap.mmap(opened.fileno(), 8)
+
+    def step_to(self, seconds):
+        """Sets the distance from the right time."""
+        self.offset[:] = struct.pack("=q", seconds)
+
+
+def clock_library(directory):
+    """Compiles the library that lets clocks step; None: there is no compiler."""
+    source, library = pathlib.Path(__file__).parent / "support/stepping_clock.c", directory / "stepping_clock.so"
+    try:
+        run("cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl")
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"NOTE: clocks do not step: {error}")
+        return None
+    return library
+
+
 class Member(Arbor):
-    def __init__(self, dbpath, flags, port, host, prefix):
-        super().__init__(dbpath, flags, port, prefix=prefix)
-        self.host, self.paused = host, False
+    def __init__(self, dbpath, flags, port, host, prefix, log, disk=None, clock=None):
+        super().__init__(dbpath, flags, port, prefix=prefix, env=clock.env if clock else {})
+        self.host, self.paused, self.log, self.disk, self.clock = host, False, log, disk, clock
+
+    @property
+    def log_path(self):
+        return self.log
 
     @property
     def address(self):
@@ -97,7 +154,7 @@ class Member(Arbor):
         self.dbpath.mkdir(parents=True, exist_ok=True)
         command = [os.environ["ARBOR"], "serve", "--dbpath", str(self.dbpath), "--port", str(self.port), *self.flags]
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.prefix + command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(self.prefix + command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.env})
         until = time.monotonic() + wait_s
         while self.hello() is None:
             if self.process.poll() is not None:
@@ -152,8 +209,11 @@ class Member(Arbor):
 class Set:
     """A set of several members, initiated."""
 
-    def __init__(self, directory, members=3, flags=(), namespaces=True):
+    def __init__(self, directory, members=3, flags=(), namespaces=True, disk_megabytes=None):
+        """`disk_megabytes`: each member has a disk of that size, where loop devices are permitted, and a clock of its own."""
         self.directory = pathlib.Path(directory)
+        self.disks = [Disk(disk_megabytes) for _ in range(members)] if disk_megabytes and loop_disk.is_allowed() else []
+        library = clock_library(self.directory) if disk_megabytes else None
         self.network = network(members) if namespaces else None
         flags = ["--replSet", NAME, *flags]
         if self.network:
@@ -161,7 +221,13 @@ class Set:
             places = [(self.network.address(index), 27017, ["ip", "netns", "exec", name]) for index, name in enumerate(self.network.names)]
         else:
             places = [("127.0.0.1", port, []) for port in free_ports(members)]
-        self.members = [Member(self.directory / f"m{index}", flags, port, host, prefix) for index, (host, port, prefix) in enumerate(places)]
+        self.members = []
+        for index, (host, port, prefix) in enumerate(places):
+            name = f"m{index}"
+            disk = self.disks[index] if self.disks else None
+            clock = Clock(library, self.directory / f"{name}.clock") if library else None
+            dbpath = (disk.path if disk else self.directory) / name
+            self.members.append(Member(dbpath, flags, port, host, prefix, self.directory / f"{name}.log", disk, clock))
 
     @property
     def uri(self):
@@ -224,3 +290,7 @@ class Set:
                     member.kill()
         if self.network:
             self.network.remove()
+
+    def remove_disks(self):
+        for disk in self.disks:
+            disk.remove()

@@ -27,6 +27,11 @@ import workloads  # noqa: E402
 # Duration of faults of each kind; a kill lasts as long as a restart takes.
 LASTS_S = (1.5, 4.0)
 ETCD_LASTS_S = (4.0, 8.0)
+# A fault that is asked for by its name alone.
+ETCD_PAUSED_LONG_S = (300.0, 300.0)
+DISK_MEGABYTES = 3000
+STUTTERS = 8
+CLOCK_STEPS_S = (-3600, -60, -2, 2, 60, 3600)
 # From the end of a fault until it counts as survived.
 QUIET_S = 1.5
 
@@ -42,7 +47,9 @@ class Faults:
                  "replace_secondary", "reconfigure"]
         if len(self.set.members) == 1:
             return ["kill_primary", "pause_primary"]
-        return plain + (["isolate_primary", "isolate_secondary", "one_way", "ring"] if self.set.network else [])
+        disks = ["disk_full_primary", "disk_full_secondary", "disk_hangs_primary", "disk_hangs_secondary", "disk_stutters"]
+        return (plain + (["isolate_primary", "isolate_secondary", "one_way", "ring"] if self.set.network else [])
+                + (disks if self.set.disks else []) + (["clock_steps"] if self.set.members[0].clock else []))
 
     def wait(self, lasts=LASTS_S):
         time.sleep(self.random.uniform(*lasts))
@@ -84,13 +91,49 @@ class Faults:
         for _ in range(3):
             self.step_down()
 
-    def etcd_paused(self):
+    def etcd_paused(self, lasts=ETCD_LASTS_S):
         """No etcd at all: reads and writes continue, since no member can change the set."""
         for member in self.set.members:
             member.signal_etcd(signal.SIGSTOP)
-        self.wait(ETCD_LASTS_S)
+        self.wait(lasts)
         for member in self.set.members:
             member.signal_etcd(signal.SIGCONT)
+
+    def etcd_paused_long(self):
+        self.etcd_paused(ETCD_PAUSED_LONG_S)
+
+    def disk_full(self, member):
+        """A member may end for it; what was acknowledged stays."""
+        member.disk.fill()
+        self.wait(ETCD_LASTS_S)
+        member.disk.empty_a_part()
+        if member.process.poll() is not None:
+            print(f"  {member.address} has ended with {member.process.returncode}")
+            member.start()
+
+    def disk_full_primary(self):
+        self.disk_full(self.set.wait_for_primary())
+
+    def disk_full_secondary(self):
+        self.disk_full(self.secondary())
+
+    def disk_hangs_primary(self):
+        self.set.wait_for_primary().disk.hang(self.random.uniform(*LASTS_S))
+
+    def disk_hangs_secondary(self):
+        self.secondary().disk.hang(self.random.uniform(*LASTS_S))
+
+    def disk_stutters(self):
+        member = self.random.choice(self.set.members)
+        for _ in range(STUTTERS):
+            member.disk.hang(self.random.uniform(0.1, 0.4))
+            time.sleep(0.1)
+
+    def clock_steps(self):
+        member = self.random.choice(self.set.members)
+        member.clock.step_to(self.random.choice(CLOCK_STEPS_S))
+        self.wait()
+        member.clock.step_to(0)
 
     def etcd_killed(self):
         self.random.choice(self.set.members).signal_etcd(signal.SIGKILL)
@@ -229,9 +272,10 @@ def main():
     rng = random.Random(args.seed)
     print(f"seed {args.seed}", flush=True)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-nemesis-"))
-    of_set = members.Set(directory, args.members, namespaces=not args.plain)
+    megabytes = DISK_MEGABYTES if args.members > 1 and not args.plain and not args.control else None
+    of_set = members.Set(directory, args.members, namespaces=not args.plain, disk_megabytes=megabytes)
     result = {"date": time.strftime("%Y-%m-%d"), "seed": args.seed, "seconds": args.seconds, "members": args.members,
-              "namespaces": of_set.network is not None, "only": args.faults, "faults": [], "problems": []}
+              "namespaces": of_set.network is not None, "disks": bool(of_set.disks), "only": args.faults, "faults": [], "problems": []}
     keep = True
     try:
         of_set.start()
@@ -254,8 +298,9 @@ def main():
     finally:
         of_set.stop()
         if keep:
-            print(f"the directories are kept: {directory}")
+            print(f"the directories are kept: {directory} {[str(disk.path) for disk in of_set.disks]}")
         else:
+            of_set.remove_disks()
             shutil.rmtree(directory)
     for problem in result["problems"]:
         print(f"PROBLEM: {problem}")

@@ -61,6 +61,7 @@ def write(path, result):
     only = f" FAULTS={result['only']}" if result.get("only") else ""
     problems = "".join(f"- {text}\n" for text in result["problems"])
     where = "each in a network namespace" if result["namespaces"] else "without network namespaces, so without partitions"
+    where += ", on a disk of its own" if result.get("disks") else ""
     text = TEXT.format(
         **{key: result[key] for key in ("members", "date", "seed", "acknowledged_writes", "attempts")},
         where=where,
