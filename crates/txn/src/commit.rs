@@ -350,12 +350,7 @@ impl CommitPath {
     /// Has a request processed that is no transaction's write set any more, and waits for its outcome.
     pub(crate) fn submit_and_settle(&self, request: Request) -> Result<Position> {
         self.check_open()?;
-        if let Some(space) = self.space().filter(|space| space.is_low())
-            && request.puts_anything()
-        {
-            space.changed();
-            return Err(Error::OutOfSpace { context: "only the reserve is left".into() });
-        }
+        self.check_space(&request)?;
         let one_at_a_time = request.chained.then(|| self.large.lock());
         let outcome = self.submit_request(request);
         drop(one_at_a_time);
@@ -453,13 +448,21 @@ impl CommitPath {
         let (bytes, chained) = (writes.bytes(), self.is_chained(&writes));
         let changes = writes.into_changes()?;
         let request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
-        if let Some(space) = self.space().filter(|space| space.is_low()) {
-            if request.puts_anything() {
-                return Err(Error::OutOfSpace { context: "only the reserve is left".into() });
-            }
-            space.changed();
-        }
+        self.check_space(&request)?;
         Ok(request)
+    }
+
+    /// Refuses what needs space while space is low. What frees some is noted: it shows after another checkpoint. (A refused request is not, or
+    /// one that is repeated would put the checkpoint off each time.)
+    fn check_space(&self, request: &Request) -> Result<()> {
+        match self.space().filter(|space| space.is_low()) {
+            Some(_) if request.puts_anything() => Err(Error::OutOfSpace { context: "only the reserve is left".into() }),
+            Some(space) => {
+                space.changed();
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Runs `process` so that a panic, or a wrong number of outcomes, poisons the commit path instead of leaving committers

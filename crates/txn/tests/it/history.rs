@@ -247,6 +247,8 @@ fn history_is_kept_by_size_and_by_time() {
             txn.put_noted(tree, format!("{at:04}"), vec![0; 10_000], "insert");
             txn.commit(Applied).unwrap();
         }
+        // what is as young as this millisecond is kept
+        std::thread::sleep(Duration::from_millis(5));
         rig.transactions.checkpoint_now().unwrap();
         rig.transactions.log().first().0
     };
