@@ -244,7 +244,7 @@ def test_a_statement_of_a_router_that_died_is_done_once(cluster, routed, collect
 
             thread = threading.Thread(target=run)
             thread.start()
-            time.sleep(rng.uniform(0.002, 0.03))
+            time.sleep(10 ** rng.uniform(-4, -1.5))
             router.kill()
             thread.join()
         reply = sent(routed, command, number, lsid)

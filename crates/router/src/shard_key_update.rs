@@ -277,9 +277,13 @@ impl InTransaction<'_> {
             request.on_all(request.routed.db, commands)
         })?;
         let mut recalled = Recalled::Nothing;
-        for (_, reply) in &replies {
+        for (shard, reply) in &replies {
             match (fields::document(reply.as_doc(), "done"), fields::string(reply.as_doc(), "tooOld")) {
-                (Some(done), _) => return Ok(Recalled::Done(done.to_buf())),
+                (Some(done), _) => {
+                    // a shard that cannot be reached hears of it later
+                    let _ = self.request.router.carry_out_decisions(shard, self.request.interrupt());
+                    return Ok(Recalled::Done(done.to_buf()));
+                }
                 (None, Some(text)) => recalled = Recalled::TooOld(text.to_owned()),
                 (None, None) => {}
             }

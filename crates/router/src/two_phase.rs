@@ -379,6 +379,15 @@ impl Router {
         Ok(())
     }
 
+    /// Carries out what a shard has decided. A reply to a repeated statement needs it: the router that ran the statement may have ended
+    /// before all shards had heard of the commit.
+    pub(crate) fn carry_out_decisions(&self, shard: &Arc<Shard>, interrupt: &Interrupt) -> Result<()> {
+        let command = DocBuf::new().with("_shardsvrPreparedTransactions", 1i32);
+        let listed = shard.call("admin", &command, interrupt)?;
+        documents(listed.as_doc(), "decisions")
+            .try_for_each(|decision| self.carry_out_decision(shard, decision, interrupt))
+    }
+
     /// Continues the transactions that other routers have left, and forgets decisions that were carried out. To be called about every second.
     pub(crate) fn continue_transactions(&self) -> Result<()> {
         self.forget_decisions();
