@@ -98,6 +98,8 @@ pub struct Sample {
 pub struct Budget {
     limit: AtomicU64,
     reserved: AtomicU64,
+    /// `reserved` when the last sample was taken, or asked for.
+    sampled: AtomicU64,
     held: [AtomicU64; Class::ALL.len()],
     apart: AtomicU64,
     caches_min: AtomicU64,
@@ -115,7 +117,7 @@ pub struct Budget {
     largest: AtomicU64,
     /// ...and the next one that has allocated at least this much is stopped. `0`: none is.
     stop_from: AtomicU64,
-    /// Called when a large reservation needs memory that caches have.
+    /// Called when a large reservation needs memory that caches have, or a sample is due.
     reclaim: OnceLock<fn()>,
 }
 
@@ -129,6 +131,9 @@ pub fn process() -> &'static Budget {
 /// Reservations from this size on make the caches shrink at once instead of at the next sample.
 const RECLAIM_BYTES_MIN: u64 = 2 << 20;
 
+/// A sample is due when one part in this many of the limit was reserved since the last one.
+const SAMPLES_PER_LIMIT: u64 = 32;
+
 /// Timeout of a reservation that waits for caches to shrink, which takes a few milliseconds.
 const SHRINK_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -140,6 +145,7 @@ impl Budget {
         Budget {
             limit: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
+            sampled: AtomicU64::new(0),
             held: [const { AtomicU64::new(0) }; Class::ALL.len()],
             apart: AtomicU64::new(APART_MIN),
             caches_min: AtomicU64::new(0),
@@ -177,7 +183,7 @@ impl Budget {
         self.caches_resized.1.notify_all();
     }
 
-    /// Sets the function that shrinks the caches to [`Budget::caches_max`]. The first call counts.
+    /// Sets the function that has a sample taken and the caches shrink to [`Budget::caches_max`]. The first call counts.
     pub fn set_reclaim(&self, reclaim: fn()) {
         let _first_counts = self.reclaim.set(reclaim);
     }
@@ -186,7 +192,9 @@ impl Budget {
     pub fn observe(&self, sample: Sample) {
         self.set_caches(sample.caches_configured);
         self.resident.store(sample.resident, Ordering::Relaxed);
-        let accounted = sample.caches + self.reserved.load(Ordering::Relaxed);
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        self.sampled.store(reserved, Ordering::Relaxed);
+        let accounted = sample.caches + reserved;
         let apart = sample.resident.saturating_sub(accounted).max(APART_MIN);
         let before = self.apart.load(Ordering::Relaxed);
         let decayed = before - (before.saturating_sub(apart)) / APART_DECAY;
@@ -316,16 +324,17 @@ impl Budget {
     }
 
     /// Waits until the caches have shrunk to what reservations leave, for [`SHRINK_PATIENCE`] at most. Without it a statement that grows
-    /// fast would use memory that caches still hold.
-    fn wait_for_caches(&self) {
+    /// fast would use memory that caches still hold. Returns false if they have not shrunk.
+    fn wait_for_caches(&self) -> bool {
         if !self.caches_are_in_the_way() {
-            return;
+            return true;
         }
-        let Some(reclaim) = self.reclaim.get() else { return };
+        let Some(reclaim) = self.reclaim.get() else { return true };
         let deadline = Instant::now() + SHRINK_PATIENCE;
         let mut guard = self.caches_resized.0.lock();
         reclaim();
         while self.caches_are_in_the_way() && !self.caches_resized.1.wait_until(&mut guard, deadline).timed_out() {}
+        !self.caches_are_in_the_way()
     }
 
     /// Returns true if the caches are larger than they may be, by more than their sizes are rounded.
@@ -347,13 +356,17 @@ impl Budget {
         self.held[class as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Has a sample taken when much was reserved since the last one: what is allocated for it may be more, which is known only by then.
     /// Shrinks the caches when they are in the way of a reservation of this size.
     fn reclaim_for(&self, bytes: u64) {
         let is_in_the_way = || self.caches_max() < self.caches_configured.load(Ordering::Relaxed);
-        if bytes >= RECLAIM_BYTES_MIN
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let much = self.limit().map_or(u64::MAX, |limit| limit / SAMPLES_PER_LIMIT);
+        let is_much_more = reserved.saturating_sub(self.sampled.load(Ordering::Relaxed)) > much;
+        if (is_much_more || bytes >= RECLAIM_BYTES_MIN && is_in_the_way())
             && let Some(reclaim) = self.reclaim.get()
-            && is_in_the_way()
         {
+            self.sampled.store(reserved, Ordering::Relaxed);
             reclaim();
         }
     }

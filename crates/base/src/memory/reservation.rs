@@ -33,13 +33,13 @@ impl Reservation {
     #[inline]
     pub fn try_cover(&mut self, bytes: usize) -> bool {
         let requested = steps(bytes);
-        requested <= self.bytes || self.grow(requested, |left| left >= requested as u64)
+        requested <= self.bytes || self.grow(requested, |left| left >= requested as u64, true)
     }
 
     /// Grows to at least `bytes`, for an owner that needs all of it. False: there is no more.
     pub fn try_cover_all(&mut self, bytes: usize) -> bool {
         let requested = steps(bytes);
-        requested <= self.bytes || self.grow(requested, |_| true)
+        requested <= self.bytes || self.grow(requested, |_| true, false)
     }
 
     /// Like [`Reservation::try_cover_all`], but blocks the thread until there is enough memory, at most for `timeout`.
@@ -84,16 +84,19 @@ impl Reservation {
     }
 
     #[cold]
-    fn grow(&mut self, requested: usize, share: impl Fn(u64) -> bool) -> bool {
-        let granted = self.budget.take(self.class, (requested - self.bytes) as u64, share);
-        if granted {
-            self.bytes = requested;
-            // messages and replies are reserved where no thread may wait
-            if !matches!(self.class, Class::Message | Class::Reply) {
-                self.budget.wait_for_caches();
-            }
+    fn grow(&mut self, requested: usize, share: impl Fn(u64) -> bool, can_do_with_less: bool) -> bool {
+        let more = (requested - self.bytes) as u64;
+        if !self.budget.take(self.class, more, share) {
+            return false;
         }
-        granted
+        // messages and replies are reserved where no thread may wait
+        let waits = !matches!(self.class, Class::Message | Class::Reply);
+        if waits && !self.budget.wait_for_caches() && can_do_with_less {
+            self.budget.release(self.class, more);
+            return false;
+        }
+        self.bytes = requested;
+        true
     }
 }
 

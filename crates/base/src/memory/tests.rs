@@ -69,7 +69,8 @@ fn a_reservation_waits_for_the_caches_to_shrink() {
     budget.set_caches_given(128 << 20);
     budget.set_reclaim(|| ASKED.store(true, Ordering::Relaxed));
     let mut sort = budget.reservation(Class::Statement);
-    assert!(sort.try_cover(80 * MIB) && !ASKED.load(Ordering::Relaxed), "there is room behind the caches");
+    assert!(sort.try_cover(80 * MIB) && ASKED.swap(false, Ordering::Relaxed), "a sample is due");
+    assert!(sort.try_cover(83 * MIB) && !ASKED.load(Ordering::Relaxed), "there is room behind the caches");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ASKED.load(Ordering::Relaxed) {
@@ -85,6 +86,9 @@ fn a_reservation_waits_for_the_caches_to_shrink() {
     let begun = Instant::now();
     assert!(sort.try_cover_all(164 * MIB));
     assert!(begun.elapsed() >= SHRINK_PATIENCE);
+    // work that spills does so
+    let mut other = budget.reservation(Class::Statement);
+    assert!(!other.try_cover(MIB) && other.bytes() == 0);
     // nothing that a message waits for
     let mut message = budget.reservation(Class::Message);
     let begun = Instant::now();
