@@ -365,7 +365,7 @@ def fields(n, value):
     return {f"a{i}": value for i in range(n)}
 
 
-# Builds for tests take some three times as long for everything; statements that did not check took over a second.
+# Of the server's processor, in builds for tests; statements that did not check took over a second.
 LIMIT_MS = 50
 OVERRUN_S_MAX = 0.5
 

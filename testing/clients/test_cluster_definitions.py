@@ -160,6 +160,14 @@ def test_a_router_that_dies_leaves_all_or_nothing(cluster, routed, tmp_path):
     assert all(0 in of_change for of_change in outcomes.values()), "none was completed"
 
 
+def wait_for_left_locks(routed):
+    """Waits until what routers have left is completed."""
+    deadline = time.monotonic() + 60
+    while routed.config.locks.count_documents({"renewed": True}):
+        assert time.monotonic() < deadline, list(routed.config.locks.find())
+        time.sleep(0.5)
+
+
 def count_when_whole(routed, name):
     """The documents of a collection, as soon as requests on it are not refused."""
     deadline = time.monotonic() + 60
@@ -239,10 +247,7 @@ def test_changes_of_routers_that_died_are_completed_without_a_statement(cluster,
             time.sleep(rng.uniform(0.03, 0.12) if len(changed) <= 4 else rng.uniform(0.005, 0.04))
             router.kill()
             thread.join()
-    deadline = time.monotonic() + 60
-    while routed.config.locks.count_documents({"renewed": True}):
-        assert time.monotonic() < deadline, list(routed.config.locks.find())
-        time.sleep(0.5)
+    wait_for_left_locks(routed)
     assert routed.config.definitionChanges.count_documents({}) == 0
     before, done = {"_id_", "a_1", "d_1"}, {
         "createIndexes": ({"_id_", "a_1", "d_1", "b_1", "c_1"}, False), "dropIndexes": ({"_id_", "a_1"}, False),
@@ -286,10 +291,7 @@ def test_a_router_that_dies_while_it_shards_a_collection_holds_nothing(cluster, 
             time.sleep(rng.uniform(0.005, 0.06))
             router.kill()
             thread.join()
-    deadline = time.monotonic() + 60
-    while routed.config.locks.count_documents({"renewed": True}):
-        assert time.monotonic() < deadline, list(routed.config.locks.find())
-        time.sleep(0.5)
+    wait_for_left_locks(routed)
     for shard in cluster.shards:
         with shard.client() as direct:
             assert direct.config.cache.ownership.count_documents({"_id": {"$regex": "^de.begun"}, "state": "blocked"}) == 0

@@ -2,7 +2,7 @@
 //!
 //! | size | sum |
 //! |---|---|
-//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less, and at least 96 MB or half of it less than that where it is small: resident memory stays within 1.15 times the limit, so below the group's; limits that small are exceeded by large documents for moments |
+//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less, with 96 MB of that memory left at least, or half of it if that is less: resident memory stays within 1.15 times the limit, so below the group's; documents of 16 MB exceed limits below 256 MB for moments |
 //! | caches | `--cacheSize` and its like, else half of what is left of the memory after 1 GB, at least 64 MB; at most five eighths of the limit |
 
 use std::path::Path;

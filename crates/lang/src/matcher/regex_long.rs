@@ -20,7 +20,7 @@ use super::regex::Capture;
 use crate::stop::{ended, tick, tick_for};
 use crate::{Error, Result};
 
-/// Steps that a search may need without a check: bytes of text times states of the pattern. They take some 50 ms at most.
+/// Steps that a search may need without a check: bytes of text times states of the pattern.
 const UNCHECKED_STEPS_MAX: usize = 10_000_000;
 
 /// Steps for the groups of one match, which cannot be interrupted. Only groups that span megabytes need more.
@@ -208,7 +208,7 @@ pub(super) struct Watched<'t> {
     accesses: Cell<usize>,
 }
 
-/// Accesses of one search, in addition to those that each character may have where no match begins. They take about 0.1 s.
+/// Accesses of one search, in addition to those that each character may have where no match begins.
 const ACCESSES_MAX: usize = 1_000_000;
 const ACCESSES_PER_BYTE_MAX: usize = 8;
 
