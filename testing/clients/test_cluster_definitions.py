@@ -36,6 +36,8 @@ def routed(cluster):
 def sharded(routed, name, shards=("s0", "s1"), documents=DOCUMENTS):
     """A collection by `a`, with the ranges of its documents on some shards in turn."""
     namespace = f"de.{name}"
+    # left by a run before this one, if the test is repeated
+    routed.de[name].drop()
     routed.admin.command("shardCollection", namespace, key={"a": 1})
     width = DOCUMENTS // 3
     for at, shard in enumerate((shards * 3)[:3]):
@@ -134,6 +136,7 @@ def test_a_router_that_dies_leaves_all_or_nothing(cluster, routed, tmp_path):
     for attempt in range(4):
         for change in ("rename", "drop"):
             name, new = f"{change}{attempt}", f"{change}{attempt}_new"
+            routed.de[new].drop()
             sharded(routed, name, shards=("s0", "s1", "s2"))
             changed.append((change, name, new))
             with Router(tmp_path, cluster.config) as router, router.client(retryWrites=False) as client:
@@ -146,7 +149,8 @@ def test_a_router_that_dies_leaves_all_or_nothing(cluster, routed, tmp_path):
 
                 thread = threading.Thread(target=run)
                 thread.start()
-                time.sleep(rng.uniform(0, 0.2))
+                # a slow machine needs longer until the change is decided
+                time.sleep(rng.uniform(0, 0.1) * 2**attempt)
                 router.kill()
                 thread.join()
     outcomes = {"rename": set(), "drop": set()}
@@ -225,6 +229,7 @@ def test_changes_of_routers_that_died_are_completed_without_a_statement(cluster,
     changed = []
     for change in (*work, *work):
         name = f"{change}{len(changed)}"
+        routed.drop_database(name)
         routed.admin.command("enableSharding", name, primaryShard="s0")
         routed.admin.command("shardCollection", f"{name}.c", key={"a": 1})
         for at, shard in ((100, "s1"), (200, "s2")):
@@ -244,7 +249,7 @@ def test_changes_of_routers_that_died_are_completed_without_a_statement(cluster,
             thread = threading.Thread(target=run)
             thread.start()
             # the second one of each is killed early, when it may not have decided yet
-            time.sleep(rng.uniform(0.03, 0.12) if len(changed) <= 4 else rng.uniform(0.005, 0.04))
+            time.sleep(rng.uniform(0.03, 0.3) if len(changed) <= 4 else rng.uniform(0.005, 0.04))
             router.kill()
             thread.join()
     wait_for_left_locks(routed)
@@ -277,6 +282,7 @@ def test_a_router_that_dies_while_it_shards_a_collection_holds_nothing(cluster, 
     names = [f"begun{attempt}" for attempt in range(6)]
     for name in names:
         collection = routed.de[name]
+        collection.drop()
         collection.insert_many([{"_id": n, "a": n} for n in range(3000)])
         collection.create_index("a")
         with Router(tmp_path, cluster.config) as router, router.client(retryWrites=False) as client:
