@@ -5,6 +5,7 @@ import os
 import random
 import threading
 import time
+import uuid
 
 import bson
 import pymongo
@@ -20,7 +21,7 @@ WAIT = 60
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     with contextlib.ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("moves"), stack)
+        yield Cluster(tmp_path_factory.mktemp("moves"), stack, flags=("--setParameter", "enableTestCommands=1"))
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +165,69 @@ def a_snapshot_before_a_deletion(cluster, routed, name):
     return True
 
 
+@contextlib.contextmanager
+def ranges_kept(cluster):
+    """Documents of ranges that have left stay where they were."""
+    def set_mode(mode):
+        for shard in cluster.shards:
+            with shard.client() as client:
+                client.admin.command("configureFailPoint", "suspendRangeDeletion", mode=mode)
+
+    set_mode("alwaysOn")
+    try:
+        yield
+    finally:
+        set_mode("off")
+
+
+def test_an_id_that_has_left_is_free(cluster, routed):
+    """The shard that a document has left still has it: its `_id` can be that of another document all the same."""
+    routed.admin.command("enableSharding", "freed", primaryShard="s0")
+    routed.admin.command("shardCollection", "freed.c", key={"k": 1})
+    collection = routed.freed.c
+    collection.insert_many([{"_id": n, "k": n, "v": "old"} for n in range(100)])
+    routed.admin.command("split", "freed.c", middle={"k": 50})
+    with ranges_kept(cluster):
+        routed.admin.command("moveChunk", "freed.c", find={"k": 50}, to="s1")
+        assert len(directly(cluster, "s0", "freed", "c")) == 100
+        with collection.watch(max_await_time_ms=100) as stream:
+            assert collection.delete_many({"k": {"$in": [60, 61, 62, 63, 64]}}).deleted_count == 5
+            # not that of a document that is still there
+            assert code_of(lambda: collection.insert_one({"_id": 10, "k": 20})) == 11000
+            collection.insert_one({"_id": 60, "k": 20, "v": "new"})
+            collection.update_one({"_id": 61, "k": 21.5}, {"$set": {"v": "new"}}, upsert=True)
+            collection.find_one_and_update({"_id": 62, "k": 22.5}, {"$set": {"v": "new"}}, upsert=True)
+            with routed.start_session() as session, session.start_transaction():
+                collection.insert_one({"_id": 63, "k": 23.5, "v": "new"}, session=session)
+            events = []
+            until(lambda: events.append(stream.try_next()) or len([event for event in events if event]) == 9)
+        assert sorted(event["operationType"] for event in events if event) == ["delete"] * 5 + ["insert"] * 4
+        assert [doc["_id"] for doc in collection.find({"v": "new"}).sort("_id", 1)] == [60, 61, 62, 63]
+        assert [collection.count_documents({"_id": n}) for n in range(60, 65)] == [1, 1, 1, 1, 0]
+    for shard in cluster.shards:
+        with shard.client() as client:
+            until(lambda: client.config.rangeDeletions.count_documents({"nss": "freed.c"}) == 0)
+    assert collection.count_documents({}) == 99
+    assert len(directly(cluster, "s0", "freed", "c")) + len(directly(cluster, "s1", "freed", "c")) == 99
+
+
+def test_a_range_arrives_over_what_has_left(cluster, routed):
+    """A document that arrives has the `_id` of one that has left."""
+    routed.admin.command("enableSharding", "freed", primaryShard="s0")
+    routed.admin.command("shardCollection", "freed.d", key={"k": 1})
+    collection = routed.freed.d
+    for middle in (0, 50):
+        routed.admin.command("split", "freed.d", middle={"k": middle})
+    routed.admin.command("moveChunk", "freed.d", find={"k": -1}, to="s1", _waitForDelete=True)
+    collection.insert_many([{"_id": n, "k": n} for n in range(100)])
+    with ranges_kept(cluster):
+        routed.admin.command("moveChunk", "freed.d", find={"k": 50}, to="s1")
+        collection.delete_one({"k": 60})
+        collection.insert_one({"_id": 60, "k": -1})
+        routed.admin.command("moveRange", "freed.d", min={"k": -10}, max={"k": 0}, toShard="s0")
+        assert list(collection.find({"_id": 60})) == [{"_id": 60, "k": -1}]
+
+
 def test_only_what_is_hidden_is_deleted(cluster, routed):
     """A row of a range that requests still see, as of a move that ends at this moment."""
     routed.admin.command("shardCollection", "shown.c", key={"_id": 1})
@@ -230,19 +294,19 @@ def test_a_retried_write_is_recognized_after_a_move(routed):
     collection = routed.twice.c
     collection.insert_one({"_id": 1, "k": 1, "n": 0})
     source = chunks_of(routed, "twice.c")[0]["shard"]
-    with routed.start_session() as session:
-        command = {
-            "update": "c",
-            "updates": [{"q": {"k": 1}, "u": {"$inc": {"n": 1}}}],
-            "lsid": session.session_id,
-            "txnNumber": bson.Int64(1),
-        }
-        raw = lambda: routed.twice.command(bson.SON(command))
-        assert raw()["nModified"] == 1
-        routed.admin.command("moveChunk", "twice.c", find={"k": 1}, to=other_shard(source))
-        again = raw()
-        assert again["nModified"] == 1 and again.get("retriedStmtIds", [0]) == [0]
-        assert collection.find_one()["n"] == 1
+    command = {
+        "update": "c",
+        "updates": [{"q": {"k": 1}, "u": {"$inc": {"n": 1}}}],
+        # one of its own: those of the driver have been used with other numbers
+        "lsid": {"id": bson.Binary.from_uuid(uuid.uuid4())},
+        "txnNumber": bson.Int64(1),
+    }
+    raw = lambda: routed.twice.command(bson.SON(command))
+    assert raw()["nModified"] == 1
+    routed.admin.command("moveChunk", "twice.c", find={"k": 1}, to=other_shard(source))
+    again = raw()
+    assert again["nModified"] == 1 and again.get("retriedStmtIds", [0]) == [0]
+    assert collection.find_one()["n"] == 1
 
 
 class Load:

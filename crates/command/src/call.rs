@@ -7,7 +7,7 @@ use arbor_bson::{Code, Doc, DocBuf, FieldRef, ValueRef};
 use arbor_protocol::CommandInfo;
 use arbor_protocol::arguments::{Field, is_present, type_name};
 use arbor_protocol::generic::{Generic, is_generic};
-use arbor_query::{CursorOptions, Database, Interrupt, LastCommit, Scope};
+use arbor_query::{CursorOptions, Database, Interrupt, LastCommit, Scope, Sharded};
 use arbor_repl::Replication;
 use arbor_store::Namespace;
 use arbor_txn::ReadView;
@@ -39,6 +39,8 @@ pub(crate) struct Call<'c> {
     pub view: Option<&'c PastView>,
     /// The state for which the versions of the request were checked.
     pub owned_view: Option<&'c ReadView>,
+    /// The collection, if it is sharded and the request comes from a router.
+    pub sharded: Option<&'c dyn Sharded>,
     /// Time at which a router reads all shards.
     pub routed_time: Option<u64>,
     /// Until when the command waits for news, as it said when it ran before.
@@ -81,7 +83,7 @@ impl<'c> Call<'c> {
             (None, Some((view, _)), _) | (None, None, Some(view)) => Scope::of(self.database()).at(view),
             (None, None, None) => Scope::of(self.database()),
         };
-        scope.noting(self.last_commit)
+        scope.noting(self.last_commit).of_sharded(self.sharded)
     }
 
     /// Returns a command inside this one, which is read and not run by itself.
@@ -101,6 +103,7 @@ impl<'c> Call<'c> {
             last_commit: self.last_commit,
             view: self.view,
             owned_view: self.owned_view,
+            sharded: self.sharded,
             routed_time: None,
             waited_until: None,
             wait_until: None,

@@ -15,7 +15,7 @@ use arbor_protocol::metrics::{Class, Kind};
 use arbor_protocol::operation::{Begin, Begun};
 use arbor_protocol::write_concern::WriteConcern;
 use arbor_protocol::{CommandInfo, labels};
-use arbor_query::{Interrupt, LastCommit, summary};
+use arbor_query::{Interrupt, LastCommit, Sharded, summary};
 use arbor_store::Namespace;
 use arbor_txn::{Patience, View};
 use arbor_wire::Form;
@@ -235,6 +235,8 @@ impl Commands {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
         };
+        let sharded =
+            pass.as_ref().and_then(|pass| pass.placed.as_ref()).and_then(|placed| self.sharded(request, placed));
         let last_commit = LastCommit::default();
         let deadline = generic.write_concern.patience.map(|patience| Instant::now() + patience);
         let _patience = Patience::until(deadline);
@@ -253,6 +255,7 @@ impl Commands {
             last_commit: &last_commit,
             view: view.as_ref(),
             owned_view: followed.view.as_ref(),
+            sharded: sharded.as_ref().map(|sharded| sharded as &dyn Sharded),
             routed_time: None,
             waited_until: request.waited_until,
             wait_until: None,

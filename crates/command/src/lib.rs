@@ -74,6 +74,7 @@ pub use cmd::diagnostics::small::Recording;
 pub use commands::{Commands, Host, Options};
 pub use connection::Connection;
 pub use error::{Error, Result};
+pub use moves::MOVE_IS_OVER;
 pub use parameters::Parameters;
 pub use replication::Membership;
 pub use routing::{Answer, Balancer, Routed, RoutedCursor, Router, check_bulk_write, command_info, is_fatal};

@@ -10,6 +10,7 @@
 //! | `_shardsvrMoveWrite` | recipient | takes them |
 //! | `_shardsvrMoveClose` | donor | holds the writers of the range, once those that run have ended |
 //! | `_shardsvrMoveOpen` | donor | lets them continue: the range stays |
+//! | `_shardsvrTakeDocuments` | any | takes documents of a collection that is not sharded |
 //! | `_shardsvrMoveRanges` | both | the ranges whose owner the router is to say |
 //!
 //! After the config servers know the new owner, `_shardsvrSetOwnership` ends the move on both.
@@ -29,7 +30,7 @@ use arbor_base::Position;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_lang::{Context, Filter, KeyRanges, shard_key_of};
 use arbor_oplog::events;
-use arbor_query::shard_key_spans;
+use arbor_query::{Sharded as _, shard_key_spans};
 use arbor_session::{Carried, SessionId};
 use arbor_store::{
     Collection, Direction, FieldKind, Index, IndexCursor, Namespace, OpenTransaction, OrderCursor, RecordCursor,
@@ -61,6 +62,8 @@ const BATCH_DOCUMENTS: usize = 1000;
 /// Sessions that have written since then may send a write again.
 const RETRIES_SINCE_MS: i64 = 30 * 60 * 1000;
 const CONFLICTS_MAX: u32 = 100;
+/// End of the message of a shard that does not know a move, or not any more.
+pub const MOVE_IS_OVER: &str = "is over";
 
 /// Returns true for commands that a closed gate holds.
 pub(crate) fn is_write(command: &str) -> bool {
@@ -371,7 +374,7 @@ impl Commands {
     fn moving(&self, name: &str, id: ObjectId) -> Result<(Arc<Placed>, Arc<Moving>)> {
         let placed = self.placed(name)?;
         let moving = placed.moving.clone().filter(|moving| moving.id == id);
-        let over = || Error::new(Code::OPERATION_FAILED, format!("the move of a range of {name} is over"));
+        let over = || Error::new(Code::OPERATION_FAILED, format!("the move of a range of {name} {MOVE_IS_OVER}"));
         Ok((placed, moving.ok_or_else(over)?))
     }
 }
@@ -575,26 +578,39 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Returns the documents of a field, or of the sequence of its name.
+fn documents_of<'c>(call: &Call<'c>, field: &str) -> Vec<Doc<'c>> {
+    let array = match call.body.get(field) {
+        Some(ValueRef::Array(array)) => Some(array),
+        _ => None,
+    };
+    let of_body = array.into_iter().flat_map(|array| array.iter()).filter_map(|value| match value {
+        ValueRef::Document(doc) => Some(doc),
+        _ => None,
+    });
+    let of_sequence = call.sequences.iter().filter(|some| some.name == field).flat_map(|some| some.iter());
+    of_body.chain(of_sequence).collect()
+}
+
+/// `_shardsvrTakeDocuments`
+pub(crate) fn take_all(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["documents"])?;
+    let all = KeyRanges::new(DocBuf::new().with("_id", 1i32), vec![(Vec::new(), vec![u8::MAX])]);
+    let (server, documents) = (call.server, documents_of(call, "documents"));
+    server.take_documents(&Namespace::parse(named(call)?)?, &all, &documents, &[])?;
+    server.database.make_durable(Durability::Journaled, None)?;
+    Ok(())
+}
+
 /// `_shardsvrMoveWrite`
 pub(crate) fn move_write(call: &mut Call<'_>) -> Result<()> {
     call.only(&["id", "documents", "deletes", "sessions"])?;
     let (name, server, id) = (named(call)?, call.server, id_field(call)?);
     let namespace = Namespace::parse(name)?;
-    let list = |field: &str| -> Vec<Doc<'_>> {
-        let array = match call.body.get(field) {
-            Some(ValueRef::Array(array)) => Some(array),
-            _ => None,
-        };
-        let of_body = array.into_iter().flat_map(|array| array.iter()).filter_map(|value| match value {
-            ValueRef::Document(doc) => Some(doc),
-            _ => None,
-        });
-        let of_sequence = call.sequences.iter().filter(|some| some.name == field).flat_map(|some| some.iter());
-        of_body.chain(of_sequence).collect()
-    };
+    let list = |field: &str| documents_of(call, field);
     let row =
         server.range_rows(Some(name))?.into_iter().find(|row| id_of(row.as_doc()) == id && is_pending(row.as_doc()));
-    let over = || Error::new(Code::OPERATION_FAILED, format!("the move of a range of {name} is over"));
+    let over = || Error::new(Code::OPERATION_FAILED, format!("the move of a range of {name} {MOVE_IS_OVER}"));
     let row = row.filter(|row| string(row.as_doc(), "side") == "recipient").ok_or_else(over)?;
     let row = row.as_doc();
     let range = KeyRanges::new(key_of(row), vec![(bytes_of(row, "low"), bytes_of(row, "high"))]);
@@ -634,6 +650,8 @@ impl Commands {
         documents: &[Doc<'_>],
         deletes: &[Doc<'_>],
     ) -> Result<()> {
+        let placed = self.placed(namespace.as_str()).ok();
+        let part = placed.as_ref().map(|placed| self.part(namespace, placed));
         for _ in 0..CONFLICTS_MAX {
             let open = OpenTransaction::begin(&self.database.store)?;
             let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} does not exist"));
@@ -641,18 +659,24 @@ impl Commands {
             let existing = |id: ValueRef<'_>| -> Result<Option<DocBuf>> {
                 let view = open.view();
                 let found = record(&view, &collection, &collection.id_key(id))?;
-                Ok(found.map(|doc| Doc::trusted(&doc).to_buf()).filter(|doc| range.contain(doc.as_doc())))
+                Ok(found.map(|doc| Doc::trusted(&doc).to_buf()))
             };
+            let in_range = |doc: &DocBuf| range.contain(doc.as_doc());
+            let is_left = |doc: &DocBuf| part.as_ref().is_some_and(|part| part.is_left(doc.as_doc()));
             let mut changes: Vec<(Option<DocBuf>, Option<Doc<'_>>)> = Vec::new();
             // first, so that a capped collection makes no room for what is gone
             for key in deletes {
-                changes.push((key.get("_id").map(existing).transpose()?.flatten(), None));
+                changes.push((key.get("_id").map(existing).transpose()?.flatten().filter(in_range), None));
             }
             for doc in documents {
                 if !range.contain(*doc) {
                     return Err(Error::bad_value("a document is not in the range that moves"));
                 }
-                changes.push((doc.get("_id").map(existing).transpose()?.flatten(), Some(*doc)));
+                let old = doc.get("_id").map(existing).transpose()?.flatten();
+                if let Some(left) = old.as_ref().filter(|old| !in_range(old) && is_left(old)) {
+                    changes.push((Some(left.clone()), None));
+                }
+                changes.push((old.filter(in_range), Some(*doc)));
             }
             let written = open.with(|txn| {
                 txn.hide();

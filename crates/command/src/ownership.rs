@@ -51,7 +51,7 @@ pub(crate) struct Placed {
     placement: Placement,
     version: DocBuf,
     /// The key by which it is sharded. None: routers of before have not said it.
-    key: Option<DocBuf>,
+    pub(crate) key: Option<DocBuf>,
     /// The ranges that requests under this state do not see.
     pub(crate) hidden: Option<HiddenRanges>,
     /// Ranges that were deleted, the oldest first, at most [`CLEARED_MAX`].
@@ -408,6 +408,15 @@ impl Commands {
         let Some(ownership) = &self.ownership else { return false };
         let before = ownership.before.lock();
         before.get(name).is_some_and(|before| before.iter().any(|old| old.strong_count() > 0))
+    }
+
+    /// Returns true if requests still run under a state of a collection that is earlier than `own`.
+    pub(crate) fn has_requests_before(&self, name: &str, own: &Arc<Placed>) -> bool {
+        let Some(ownership) = &self.ownership else { return false };
+        let before = ownership.before.lock();
+        let earlier = |old: &&Weak<Placed>| !std::ptr::eq(old.as_ptr(), Arc::as_ptr(own));
+        let mut earlier = before.get(name).into_iter().flatten().take_while(earlier);
+        earlier.any(|old| old.strong_count() > 0)
     }
 
     /// Notes durably that it is not to be known here, after an end of the server, whether a range has left.

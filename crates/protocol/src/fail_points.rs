@@ -1,5 +1,5 @@
 //! The fail points that the drivers' own tests use: `failCommand`, `failGetMoreAfterCursorCheckout`, `maxTimeAlwaysTimeOut`,
-//! `maxTimeNeverTimeOut` and `onPrimaryTransactionalWrite`.
+//! `maxTimeNeverTimeOut` and `onPrimaryTransactionalWrite`; and `suspendRangeDeletion` of a shard.
 //! Only with `--setParameter enableTestCommands=1`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,7 @@ struct Points {
     never_time_out: Option<FailPoint>,
     get_more: Option<FailPoint>,
     numbered_write: Option<FailPoint>,
+    range_deletion: Option<FailPoint>,
 }
 
 /// Treatment of `maxTimeMS`.
@@ -123,6 +124,11 @@ impl FailPoints {
         fail.enter().then(|| fail.data.effect.clone())
     }
 
+    /// Returns true if a shard is to keep the documents of ranges that have left.
+    pub fn suspends_range_deletion(&self) -> bool {
+        self.on_point(|points| &mut points.range_deletion).is_some()
+    }
+
     fn on_point(&self, point: impl FnOnce(&mut Points) -> &mut Option<FailPoint>) -> Option<Effect> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -156,13 +162,20 @@ impl Points {
             "onPrimaryTransactionalWrite" => Some(&mut self.numbered_write),
             "maxTimeAlwaysTimeOut" => Some(&mut self.always_time_out),
             "maxTimeNeverTimeOut" => Some(&mut self.never_time_out),
+            "suspendRangeDeletion" => Some(&mut self.range_deletion),
             _ => None,
         }
     }
 
     fn any(&self) -> bool {
-        let all =
-            [&self.fail_command, &self.always_time_out, &self.never_time_out, &self.get_more, &self.numbered_write];
+        let all = [
+            &self.fail_command,
+            &self.always_time_out,
+            &self.never_time_out,
+            &self.get_more,
+            &self.numbered_write,
+            &self.range_deletion,
+        ];
         all.into_iter().any(Option::is_some)
     }
 }

@@ -83,7 +83,7 @@ pub use read::{count, distinct, find, is_point_query};
 pub use registry::{
     CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed, OPEN_MAX as CURSORS_MAX,
 };
-pub use scope::{Scope, StatementNumbers, check_writable};
+pub use scope::{Scope, Sharded, StatementNumbers, check_writable};
 pub use shard_key::{KeySpan, shard_key_hash, shard_key_spans};
 pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arbor_bson::{Doc, Timestamp};
-use arbor_lang::{Code, Collation, Context};
+use arbor_lang::{Code, Collation, Context, shard_key_of};
 use arbor_store::{Collection, CollectionGuard, Namespace, OpenTransaction};
 use arbor_txn::{Durability, ReadView, Transaction};
 
@@ -26,6 +26,16 @@ pub struct Scope<'a> {
     last_commit: Option<&'a LastCommit>,
     /// Index hints of the query settings for this statement.
     hints: Option<&'a IndexHints>,
+    sharded: Option<&'a dyn Sharded>,
+}
+
+/// A collection of which other shards have parts, as a router's statement on it finds it.
+pub trait Sharded: Sync {
+    /// Returns the shard key, if this shard has it.
+    fn key(&self) -> Option<Doc<'_>>;
+    /// Returns true for a document that is still here after another shard became its owner, and may be deleted now. Statements do not
+    /// see it.
+    fn is_left(&self, doc: Doc<'_>) -> bool;
 }
 
 #[derive(Clone, Copy)]
@@ -104,7 +114,15 @@ fn writes_the_past() -> ! {
 impl<'a> Scope<'a> {
     /// Every statement is its own transaction.
     pub fn of(database: &'a Database) -> Scope<'a> {
-        Scope { database, place: Place::Now, retries: None, is_of_server: false, last_commit: None, hints: None }
+        Scope {
+            database,
+            place: Place::Now,
+            retries: None,
+            is_of_server: false,
+            last_commit: None,
+            hints: None,
+            sharded: None,
+        }
     }
 
     /// A statement of the server itself, which may write what clients may only read.
@@ -139,6 +157,30 @@ impl<'a> Scope<'a> {
     /// Statements use these indexes.
     pub fn with_hints(self, hints: Option<&'a IndexHints>) -> Scope<'a> {
         Scope { hints, ..self }
+    }
+
+    pub fn of_sharded(self, sharded: Option<&'a dyn Sharded>) -> Scope<'a> {
+        Scope { sharded, ..self }
+    }
+
+    /// Errors: an update of many documents would change a document's shard key, by which the router has found it.
+    pub(crate) fn check_shard_key(&self, old: Doc<'_>, new: Doc<'_>) -> Result<()> {
+        let Some(key) = self.sharded.and_then(Sharded::key) else { return Ok(()) };
+        if shard_key_of(key, old) == shard_key_of(key, new) {
+            return Ok(());
+        }
+        let text = "Multi-update operations are not allowed when updating the shard key field.";
+        Err(Error::new(Code::INVALID_OPTIONS, text))
+    }
+
+    /// Deletes the document of another shard that has the `_id` of a new one. Returns false if none has it.
+    pub(crate) fn delete_left(&self, txn: &mut Transaction, collection: &Collection, new: Doc<'_>) -> Result<bool> {
+        let (Some(sharded), Some(id)) = (self.sharded, new.get("_id")) else { return Ok(false) };
+        let found = arbor_store::record(&*txn, collection, &collection.id_key(id))?;
+        let found = found.map(|doc| Doc::trusted(&doc).to_buf());
+        let Some(old) = found.filter(|old| sharded.is_left(old.as_doc())) else { return Ok(false) };
+        arbor_store::delete_unseen(txn, collection, old.as_doc())?;
+        Ok(true)
     }
 
     /// Returns the query with the indexes that query settings or an index filter allow, in the place of its hint.

@@ -71,4 +71,4 @@ pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Switched};
 pub use validate::{IndexReport, Report};
 pub use write::key_generator::KeyGenerator;
-pub use write::{UpdateKind, delete, insert, update};
+pub use write::{UpdateKind, delete, delete_unseen, insert, update};

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_lang::KeyRanges;
-use arbor_query::{DeleteSpec, DeleteStatement, FindSpec, Interrupt, Scope};
+use arbor_query::{DeleteSpec, DeleteStatement, FindSpec, Interrupt, Scope, Sharded};
 use arbor_store::{Namespace, OpenTransaction};
 use arbor_txn::{Durability, View as _};
 
-use super::{CONFLICTS_MAX, bytes_of, id_of, is_hidden, is_pending, key_of, read_range, string};
+use super::{CONFLICTS_MAX, OLD_READS_MAX, bytes_of, id_of, is_hidden, is_pending, key_of, read_range, string};
 use crate::incoming::Incoming;
 use crate::ownership::Placed;
 use crate::{Commands, Error, Result};
@@ -33,6 +33,38 @@ pub(crate) struct HiddenRanges {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     /// The filter of the other documents.
     pub owned: DocBuf,
+    /// Those that only wait for their deletion: they do not move any more.
+    left: Option<KeyRanges>,
+}
+
+/// A sharded collection for one request.
+pub(crate) struct Part<'s> {
+    server: &'s Commands,
+    db: &'s str,
+    collection: &'s str,
+    placed: &'s Arc<Placed>,
+}
+
+impl Sharded for Part<'_> {
+    fn key(&self) -> Option<Doc<'_>> {
+        self.placed.key.as_ref().map(DocBuf::as_doc)
+    }
+
+    fn is_left(&self, doc: Doc<'_>) -> bool {
+        let left = self.placed.hidden.as_ref().and_then(|hidden| hidden.left.as_ref());
+        if !left.is_some_and(|left| left.contain(doc)) {
+            return false;
+        }
+        // requests of before the end of the move may not have their view yet
+        let (name, until) = (format!("{}.{}", self.db, self.collection), Instant::now() + OLD_READS_MAX);
+        while self.server.has_requests_before(&name, self.placed) {
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
 }
 
 /// A range whose documents were deleted: snapshots of before that show them.
@@ -77,7 +109,21 @@ impl Commands {
         let bounds = |row: &&DocBuf| (bytes_of(row.as_doc(), "low"), bytes_of(row.as_doc(), "high"));
         let (key, ranges) = (key_of(first.as_doc()), Vec::from_iter(hidden.iter().map(bounds)));
         let owned = KeyRanges::new(key.clone(), ranges.clone()).outside();
-        Ok(Some(HiddenRanges { ids: hidden.iter().map(|row| id_of(row.as_doc())).collect(), key, ranges, owned }))
+        let left: Vec<_> = hidden.iter().filter(|row| !is_pending(row.as_doc())).map(bounds).collect();
+        let left = if left.is_empty() { None } else { Some(KeyRanges::new(key.clone(), left)) };
+        let ids = hidden.iter().map(|row| id_of(row.as_doc())).collect();
+        Ok(Some(HiddenRanges { ids, key, ranges, owned, left }))
+    }
+
+    pub(crate) fn sharded<'s>(&'s self, request: &Incoming<'s>, placed: &'s Arc<Placed>) -> Option<Part<'s>> {
+        match request.body.first() {
+            Some((_, ValueRef::String(collection))) => Some(Part { server: self, db: request.db, collection, placed }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn part<'s>(&'s self, name: &'s Namespace, placed: &'s Arc<Placed>) -> Part<'s> {
+        Part { server: self, db: name.db(), collection: name.collection(), placed }
     }
 
     fn delete_row(&self, filter: &DocBuf) -> Result<()> {
@@ -195,7 +241,7 @@ impl Commands {
 
     /// Deletes the documents of ranges that have left, in small transactions with pauses. To be called about every second.
     pub fn delete_orphans(&self) {
-        if self.ownership.is_none() || !self.is_primary() {
+        if self.ownership.is_none() || !self.is_primary() || self.fail_points.suspends_range_deletion() {
             return;
         }
         for row in self.range_rows(None).unwrap_or_default() {

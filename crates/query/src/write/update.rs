@@ -152,6 +152,7 @@ impl Updater<'_> {
         let (matched, modified) = targets.change_all((0, 0), |txn, old, (matched, modified)| {
             *matched += 1;
             if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old)? {
+                self.scope.check_shard_key(old, new.doc.as_doc())?;
                 collection.update(txn, old, new.doc.as_doc(), update_kind(&new))?;
                 *modified += 1;
             }

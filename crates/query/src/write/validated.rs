@@ -26,7 +26,12 @@ impl<'c> Validated<'c> {
     /// Nothing is written on an error.
     pub(crate) fn insert(&self, txn: &mut Transaction, doc: Doc<'_>) -> Result<()> {
         self.check(None, doc)?;
-        Ok(arbor_store::insert(txn, self.collection, doc)?)
+        match arbor_store::insert(txn, self.collection, doc) {
+            Err(arbor_store::Error::DuplicateKey { .. }) if self.scope.delete_left(txn, self.collection, doc)? => {
+                Ok(arbor_store::insert(txn, self.collection, doc)?)
+            }
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Nothing is written on an error.

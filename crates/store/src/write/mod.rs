@@ -116,6 +116,11 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
     delete_with(txn, collection, old, Emit::Event)
 }
 
+/// Like [`delete`], but the history does not show it.
+pub fn delete_unseen(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> Result<()> {
+    delete_with(txn, collection, old, Emit::Nothing)
+}
+
 /// Like [`delete`], but the caller chooses whether the history shows the deletion.
 pub(crate) fn delete_with(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, emit: Emit) -> Result<()> {
     let id_key = collection.id_key(checked_id(old)?);

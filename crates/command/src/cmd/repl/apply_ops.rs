@@ -145,6 +145,7 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         last_commit: call.last_commit,
         view: None,
         owned_view: None,
+        sharded: None,
         routed_time: None,
         waited_until: None,
         wait_until: None,
