@@ -12,8 +12,7 @@ use arbor_command::{Answer, Error, Result};
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::{Routing, new_version, now};
-use crate::definitions::{copy_indexes, create_like, first_batch};
+use crate::catalog::{Routing, now};
 use crate::shard::Shard;
 use crate::table::{self, Table};
 use crate::{Request, Router, fields};
@@ -685,72 +684,6 @@ impl<'r> Request<'r> {
         Ok(DocBuf::new())
     }
 
-    /// `movePrimary`: copies the unsharded collections of a database, which no client writes meanwhile.
-    fn move_primary(&self) -> Result<DocBuf> {
-        let (db, to, interrupt) = (self.text("movePrimary")?, self.text("to")?, self.interrupt());
-        let to = self.catalog().shard(to, interrupt)?;
-        let guard = self.lock_renewed(db)?;
-        guard.held_while(|| self.move_primary_locked(db, &to))
-    }
-
-    fn move_primary_locked(&self, db: &str, to: &Arc<Shard>) -> Result<DocBuf> {
-        let interrupt = self.interrupt();
-        self.finish_database(db)?;
-        self.catalog().forget_database(db);
-        let Some(database) = self.catalog().database(db, interrupt)? else {
-            return Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("Database {db} not found")));
-        };
-        if database.primary == to.name {
-            return Ok(DocBuf::new().with("primary", to.name.as_str()));
-        }
-        let from = self.catalog().shard(&database.primary, interrupt)?;
-        self.set_ownership(std::slice::from_ref(&from), db, Known::Blocked)?;
-        let moved = self.copy_database(db, &from, to);
-        let (names, error) = match moved {
-            Ok(names) => (names, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
-        if let Some(error) = error {
-            self.set_ownership(std::slice::from_ref(&from), db, Known::Nothing)?;
-            return Err(error);
-        }
-        let last_mod = fields::int(database.version.as_doc(), "lastMod") as i32;
-        let version = new_version(last_mod.saturating_add(1));
-        let document = DocBuf::new().with("_id", db).with("primary", to.name.as_str()).with("version", &version);
-        self.catalog().put("databases", &document, interrupt)?;
-        self.catalog().forget_database(db);
-        let shards = [from.clone(), to.clone()];
-        self.set_ownership(&shards, db, Known::Database(&version))?;
-        for name in names {
-            from.call(db, &DocBuf::new().with("drop", name.as_str()), interrupt)?;
-        }
-        Ok(DocBuf::new().with("primary", to.name.as_str()))
-    }
-
-    fn copy_database(&self, db: &str, from: &Shard, to: &Shard) -> Result<Vec<String>> {
-        let interrupt = self.interrupt();
-        let listed =
-            from.call(db, &DocBuf::new().with("listCollections", 1i32).with("cursor", &DocBuf::new()), interrupt)?;
-        let mut copied = Vec::new();
-        for collection in first_batch(listed.as_doc())? {
-            let name = fields::string(collection, "name").unwrap_or_default();
-            if name.starts_with("system.") || self.catalog().table(&format!("{db}.{name}"), interrupt)?.is_some() {
-                continue;
-            }
-            if fields::string(collection, "type") == Some("timeseries") {
-                let text = format!("{db}.{name} is a time series, which cannot be moved yet");
-                return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
-            }
-            create_like(collection, db, to, interrupt)?;
-            if fields::string(collection, "type") == Some("collection") {
-                copy_indexes(db, name, from, to, interrupt)?;
-                copy_documents(db, name, from, to, interrupt)?;
-            }
-            copied.push(name.to_owned());
-        }
-        Ok(copied)
-    }
-
     /// `$shardedDataDistribution` and the stages after it.
     pub(crate) fn data_distribution(&self, stages: Array<'_>) -> Result<Answer> {
         let interrupt = self.interrupt();
@@ -776,37 +709,5 @@ impl<'r> Request<'r> {
             documents.push(DocBuf::new().with("ns", namespace.as_str()).with("shards", &of_shards));
         }
         self.over_documents(documents, stages)
-    }
-}
-
-fn copy_documents(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
-    let mut reply = from.call(db, &DocBuf::new().with("find", name).with("batchSize", 1000i32), interrupt)?;
-    loop {
-        let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
-            return Err(Error::new(Code::INTERNAL_ERROR, "a shard sent a reply without a cursor"));
-        };
-        let batch = fields::array(cursor, "firstBatch").or_else(|| fields::array(cursor, "nextBatch"));
-        let documents: Vec<DocBuf> = batch
-            .iter()
-            .flat_map(|batch| batch.iter())
-            .filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None })
-            .collect();
-        if !documents.is_empty() {
-            let concern = DocBuf::new().with("w", "majority");
-            let insert = DocBuf::new().with("insert", name).with("writeConcern", &concern);
-            let insert = insert.with("bypassDocumentValidation", true);
-            let reply = to.call_with(db, &insert, &[("documents", &documents)], interrupt)?;
-            if let Some(ValueRef::Document(error)) =
-                fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
-            {
-                return Err(crate::shard::error_of(error));
-            }
-        }
-        let id = fields::int(cursor, "id");
-        if id == 0 {
-            return Ok(());
-        }
-        let more = DocBuf::new().with("getMore", id).with("collection", name).with("batchSize", 1000i32);
-        reply = from.call(db, &more, interrupt)?;
     }
 }

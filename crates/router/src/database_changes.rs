@@ -43,9 +43,10 @@ impl Request<'_> {
         Ok(Answer::Reply(DocBuf::new().with("dropped", db)))
     }
 
-    /// Completes the drop of a database that was decided, if it was. Requires the lock of its name.
+    /// Completes the change of a database that was decided, if one was: another primary shard, or its drop. Requires the lock of its name.
     pub(crate) fn finish_database(&self, db: &str) -> Result<()> {
         let interrupt = self.router.within(FINISH_MAX);
+        self.finish_moving_primary(db, &interrupt)?;
         let found = self.catalog().read_one("databases", db.into(), &interrupt)?;
         if !found.is_some_and(|database| fields::is_true(database.as_doc(), "dropping")) {
             return Ok(());

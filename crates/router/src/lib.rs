@@ -29,6 +29,7 @@
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
 //! | `definitions` | collections and indexes as shards list them, and their copies |
+//! | `move_primary` | the unsharded collections of a database on another shard |
 //! | `moves` | moves of chunks between shards |
 //! | `reshard`, `refine` | another shard key for a collection, and more fields for one |
 //! | `consistency` | comparison of the config servers with the shards |
@@ -54,6 +55,7 @@ mod elsewhere;
 mod fields;
 mod first_of_order;
 mod look_up;
+mod move_primary;
 mod moves;
 mod on_behalf;
 mod operations;
