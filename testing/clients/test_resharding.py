@@ -321,11 +321,11 @@ def test_zones_of_the_new_key(cluster, routed):
 
 
 @pytest.mark.parametrize("delay", [0, 0.2, 0.6, 1.2])
-def test_a_donor_that_is_killed_meanwhile_loses_nothing(cluster, routed, delay):
+def test_a_shard_that_is_killed_meanwhile_ends_nothing(cluster, routed, delay):
+    """The operation begins again, as often as that is needed."""
     name = f"donor{int(delay * 10)}"
     namespace, collection = sharded(routed, name, documents=0)
     collection.insert_many([document(n) for n in range(15_000)], ordered=False)
-    before = routed.config.collections.find_one({"_id": namespace})["key"]
     thread, failed = running(routed, cluster, namespace, {"b": 1})
     time.sleep(delay)
     donor = cluster.shards[int(delay * 10) % 3]
@@ -334,8 +334,7 @@ def test_a_donor_that_is_killed_meanwhile_loses_nothing(cluster, routed, delay):
     donor.start()
     thread.join(150)
     assert not thread.is_alive()
-    after = routed.config.collections.find_one({"_id": namespace})["key"]
-    assert after == ({"b": 1} if not failed else before), failed
+    assert not failed and routed.config.collections.find_one({"_id": namespace})["key"] == {"b": 1}
     assert collection.count_documents({}) == 15_000
     collection.insert_one({"_id": "after", "a": 1, "b": 1})
     assert collection.update_one({"a": 7, "b": document(7)["b"]}, {"$set": {"x": 1}}).modified_count == 1

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
-use arbor_command::{Error, Result};
+use arbor_command::{Error, MOVE_IS_OVER, Result};
 use arbor_query::Interrupt;
 use arbor_store::RESHARDING_PREFIX;
 use uuid::Uuid;
@@ -30,10 +30,12 @@ use crate::rows::{Merge, Order, SORT_KEY, Stream};
 use crate::shard::Shard;
 use crate::table::{Table, is_hashed, key_of_bound};
 use crate::throttle::{SLICE, Sum, Throttle};
-use crate::{Request, fields};
+use crate::{Request, fields, is_stale};
 
 /// Documents of each shard of which the first bounds of a range key are made.
 const SAMPLES: i32 = 1000;
+/// Attempts of an operation of which shards end.
+const ATTEMPTS: u32 = 5;
 const OPERATIONS: &str = "reshardingOperations";
 
 /// The collection that is to be.
@@ -357,8 +359,28 @@ impl<'r> Request<'r> {
         Ok(bounds.into_iter().collect())
     }
 
-    /// Rebuilds a collection by another key. Requires the lock of its name.
-    fn reshard(&self, guard: &Guard<'_>, old: Arc<Table>, target: Target) -> Result<()> {
+    /// Rebuilds a collection by another key, from the start again where a shard ends meanwhile. Requires the lock of its name.
+    fn reshard(&self, guard: &Guard<'_>, mut old: Arc<Table>, target: Target) -> Result<()> {
+        let (namespace, mut attempts) = (old.namespace.clone(), 1);
+        loop {
+            let error = match self.try_reshard(guard, old.clone(), &target) {
+                Err(error) if is_of_ended_shard(&error) && attempts < ATTEMPTS => error,
+                done => return done,
+            };
+            attempts += 1;
+            self.interrupt().check()?;
+            guard.renew(self.interrupt())?;
+            self.end_dead_resharding(&namespace)?;
+            let Some(now) = self.tracked(&namespace)? else { return Err(error) };
+            if now.uuid != old.uuid {
+                // the shard has ended after the decision
+                return Ok(());
+            }
+            old = now;
+        }
+    }
+
+    fn try_reshard(&self, guard: &Guard<'_>, old: Arc<Table>, target: &Target) -> Result<()> {
         let id = arbor_protocol::topology::new_object_id();
         let (uuid, namespace) = (Uuid::new_v4(), old.namespace.clone());
         let mut collection = new_collection(&namespace, uuid, &target.key, false, target.unsplittable);
@@ -385,7 +407,7 @@ impl<'r> Request<'r> {
             donors: self.shards_named(&old.shards().collect::<Vec<_>>())?,
             recipients: self.shards_named(&new.shards().collect::<Vec<_>>())?,
             indexes: Vec::new(),
-            zones: target.zones,
+            zones: target.zones.clone(),
             old,
             new,
             temporary,
@@ -812,6 +834,12 @@ impl Reshard<'_> {
             self.request.give_resharding_up(namespace, &self.temporary, operation.as_doc(), &interrupt)
         })
     }
+}
+
+/// Returns true for what the end of a shard, or of its primary, leads to: what it knew of the operation is gone.
+fn is_of_ended_shard(error: &Error) -> bool {
+    let is_over = error.code == Code::OPERATION_FAILED && error.message.ends_with(MOVE_IS_OVER);
+    is_over || is_stale(error) || matches!(error.code, Code::HOST_UNREACHABLE | Code::CURSOR_NOT_FOUND)
 }
 
 fn is_id(key: ValueRef<'_>) -> bool {
