@@ -114,10 +114,39 @@ def test_refused(cluster, collection):
     with cluster.routers[0].client(retryWrites=False) as plain:
         assert code_of(lambda: plain.keys.c.update_one({"k": 10}, {"$set": {"k": 70}})) == 20
         assert plain.keys.c.update_one({"_id": 1}, {"$set": {"k": 10}}).matched_count == 1
-    assert code_of(lambda: collection.update_many({"k": 10}, {"$set": {"k": 70}})) == 66
+    assert code_of(lambda: collection.update_many({"k": 10}, {"$set": {"k": 70}}, upsert=True)) == 66
     assert code_of(lambda: collection.update_one({"k": 10}, {"$set": {"_id": 70, "k": 70}})) == 66
     assert code_of(lambda: collection.update_one({"k": 10}, {"$set": {"k": [1]}})) in (61, 66)
     assert shard_of(cluster, 1) == ["s0"] and collection.find_one({"_id": 1})["k"] == 10
+
+
+def test_updates_of_many_keep_the_key(collection):
+    """Those that would change it are refused by the shards, as in MongoDB; others are not."""
+    refused = lambda query, update: code_of(lambda: collection.update_many(query, update)) == 72
+    assert refused({}, {"$inc": {"k": 1}}) and refused({"k": 10}, {"$set": {"k": 70}})
+    assert refused({"k": {"$gt": 40}}, [{"$set": {"k": {"$add": ["$k", 1]}}}]) and refused({"_id": 3}, {"$unset": {"k": 1}})
+    assert refused({"_id": 3}, {"$rename": {"k": "l"}})
+    assert [doc["k"] for doc in collection.find().sort("_id", 1)] == [n * 10 for n in range(10)]
+    # the values stay
+    assert collection.update_many({"k": {"$in": [10, 80]}}, [{"$set": {"k": {"$add": ["$k", 0]}, "x": 1}}]).modified_count == 2
+    assert collection.update_many({"_id": 3}, {"$set": {"k": 30, "x": 1}}).modified_count == 1
+    assert collection.update_many({"_id": 3}, {"$max": {"k": 0}, "$inc": {"x": 1}}).modified_count == 1
+    assert collection.update_many({"x": "none"}, {"$set": {"k": 1}}).matched_count == 0
+    assert collection.find_one({"k": 30})["x"] == 2
+
+
+def test_find_and_modify_shows_what_is_projected(cluster, collection):
+    change = lambda query, update, shown, **options: collection.find_one_and_update(query, update, shown, **options)
+    after = {"return_document": ReturnDocument.AFTER}
+    assert change({"k": 10}, {"$set": {"k": 70}}, {"_id": 0, "k": 1}) == {"k": 10} and shard_of(cluster, 1) == ["s1"]
+    assert change({"_id": 1}, {"$inc": {"k": 1}}, {"list": 0}, **after) == {"_id": 1, "k": 71}
+    assert change({"_id": 1}, {"$set": {"k": 1}}, {"list": {"$slice": 1}}, **after) == {"_id": 1, "k": 1, "list": [1]}
+    assert change({"list": 2, "_id": 2}, {"$set": {"k": 99, "x": 1}}, {"list.$": 1}) == {"_id": 2, "list": [2]}
+    assert change({"_id": 2}, {"$set": {"k": 98}}, {"sum": {"$add": ["$k", 2]}}, **after) == {"_id": 2, "sum": 100}
+    assert change({"_id": "new"}, {"$set": {"k": 97, "y": 2}}, {"y": 1, "_id": 0}, upsert=True, **after) == {"y": 2}
+    assert change({"_id": "newer"}, {"$set": {"k": 97}}, {"k": 1}, upsert=True) is None
+    assert change({"_id": "none"}, {"$set": {"k": 97}}, {"k": 1}) is None
+    assert collection.find_one({"_id": "new"}) == {"_id": "new", "k": 97, "y": 2}
 
 
 def test_an_error_is_one_of_the_statement(cluster, collection):

@@ -45,6 +45,8 @@ pub(crate) struct UpdateOfOne<'u> {
     pub statement: i32,
     /// `new`, of a `findAndModify`.
     pub shows_new: Option<bool>,
+    /// `fields`, of a `findAndModify`.
+    pub shown: Option<Doc<'u>>,
 }
 
 /// The outcome of a statement that has changed something.
@@ -67,6 +69,8 @@ enum Recalled {
 struct Updated {
     before: Option<DocBuf>,
     after: DocBuf,
+    /// The one of both that the client sees, with the fields that it sees. None: all of them.
+    shown: Option<DocBuf>,
 }
 
 impl UpdateOfOne<'_> {
@@ -79,7 +83,8 @@ impl UpdateOfOne<'_> {
         };
         let doc = DocBuf::new().with("kind", "findAndModify").with("n", 1i64);
         let doc = with_upserted(doc.with("updatedExisting", before.is_some()), updated);
-        match if shows_new { Some(&updated.after) } else { before } {
+        let whole = if shows_new { Some(&updated.after) } else { before };
+        match whole.map(|whole| updated.shown.as_ref().unwrap_or(whole)) {
             Some(value) => doc.with("value", value),
             None => doc,
         }
@@ -319,6 +324,20 @@ impl InTransaction<'_> {
             let both: ArrayBuf = [update.query, id.as_doc()].into_iter().collect();
             let query = DocBuf::new().with("$and", &both);
             let modify = self.modification(collection, query.as_doc(), update);
+            let shown = match (update.shown, update.shows_new) {
+                (Some(shown), Some(true)) => {
+                    let modify = modify.clone().with("fields", shown).with(TENTATIVE, true);
+                    Some(self.on(routing, &shard, "findAndModify", modify)?)
+                }
+                (Some(shown), _) => {
+                    let mut find = DocBuf::new().with("find", collection).with("filter", &query).with("limit", 1i32);
+                    find.append("singleBatch", true).append("projection", shown);
+                    fields::copy(update.options.as_doc(), &["collation", "let"], &mut find);
+                    Some(self.on(routing, &shard, "find", find)?)
+                }
+                (None, _) => None,
+            };
+            let shown = shown.map(|reply| shown_of(reply.as_doc())).transpose()?;
             let tried = self.on(routing, &shard, "findAndModify", modify.clone().with(TENTATIVE, true))?;
             let after = fields::document(tried.as_doc(), "value").ok_or_else(changed_meanwhile)?;
             let key = table.key_of_document(after)?;
@@ -331,7 +350,7 @@ impl InTransaction<'_> {
             if table.shard_of(&key) != shard.name {
                 self.delete(routing, &shard, &id)?;
                 self.insert(routing, after, update)?;
-                return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf() }));
+                return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf(), shown }));
             }
             let modified = self.on(routing, &shard, "findAndModify", modify)?;
             let after = fields::document(modified.as_doc(), "value").ok_or_else(changed_meanwhile)?;
@@ -339,7 +358,7 @@ impl InTransaction<'_> {
             if table.shard_of(&table.key_of_document(after)?) != shard.name {
                 return Err(changed_meanwhile());
             }
-            return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf() }));
+            return Ok(Some(Updated { before: Some(before.to_buf()), after: after.to_buf(), shown }));
         }
         if !update.upsert {
             return Ok(None);
@@ -354,7 +373,18 @@ impl InTransaction<'_> {
             return Err(Error::new(Code::WRITE_CONFLICT, "a document was inserted that the upsert finds"));
         };
         self.insert(routing, after, update)?;
-        Ok(Some(Updated { before: None, after: after.to_buf() }))
+        let shown = match (update.shown, update.shows_new) {
+            (Some(shown), Some(true)) => {
+                let id = DocBuf::new().with("_id", after.get("_id").unwrap_or(ValueRef::Null));
+                let find = DocBuf::new().with("find", collection).with("filter", &id).with("limit", 1i32);
+                let find = find.with("singleBatch", true).with("projection", shown);
+                let key = table.key_of_document(after)?;
+                let target = self.request.catalog().shard(table.shard_of(&key), self.request.interrupt())?;
+                Some(shown_of(self.on(routing, &target, "find", find)?.as_doc())?)
+            }
+            _ => None,
+        };
+        Ok(Some(Updated { before: None, after: after.to_buf(), shown }))
     }
 
     /// Returns the statement that updates the document that a query finds.
@@ -390,6 +420,19 @@ impl InTransaction<'_> {
 /// Returns true for the errors of a transaction that cannot begin because one of its number, or a greater one, has.
 fn is_number_in_use(error: &Error) -> bool {
     matches!(error.code, Code::TRANSACTION_TOO_OLD | Code(50911))
+}
+
+/// Returns the document of a reply.
+fn shown_of(reply: Doc<'_>) -> Result<DocBuf> {
+    let batch = fields::document(reply, "cursor").and_then(|cursor| fields::array(cursor, "firstBatch"));
+    let found = match batch {
+        Some(batch) => batch.get(0),
+        None => reply.get("value"),
+    };
+    match found {
+        Some(ValueRef::Document(found)) => Ok(found.to_buf()),
+        _ => Err(changed_meanwhile()),
+    }
 }
 
 fn changed_meanwhile() -> Error {

@@ -343,6 +343,8 @@ impl Request<'_> {
                     )?);
                     return Ok(());
                 }
+                // the shards see whether it does
+                Err(error) if multi && !upsert && error.code == Code::IMMUTABLE_FIELD => {}
                 checked => checked?,
             }
         }
@@ -417,7 +419,7 @@ impl Request<'_> {
         fields::copy(statement, &["collation", "sort", "hint", "arrayFilters"], &mut options);
         let query = fields::document(statement, "q").unwrap_or(Doc::empty());
         let (update, upsert) = (statement.get("u").unwrap_or(ValueRef::Null), fields::is_true(statement, "upsert"));
-        let of_one = UpdateOfOne { query, update, upsert, options, statement: number, shows_new: None };
+        let of_one = UpdateOfOne { query, update, upsert, options, statement: number, shows_new: None, shown: None };
         let done = match self.update_one_and_move(routing, &of_one) {
             Ok(done) => done,
             Err(error) if self.is_of_statement(&error) => {
@@ -455,7 +457,8 @@ impl Request<'_> {
         let query = fields::document(body, "query").unwrap_or(Doc::empty());
         let (update, upsert) = (body.get("update").unwrap_or(ValueRef::Null), fields::is_true(body, "upsert"));
         let (statement, shows_new) = (self.statement_number(0), Some(fields::is_true(body, "new")));
-        let of_one = UpdateOfOne { query, update, upsert, options, statement, shows_new };
+        let shown = fields::document(body, "fields").filter(|shown| !shown.is_empty());
+        let of_one = UpdateOfOne { query, update, upsert, options, statement, shows_new, shown };
         let Some(done) = self.update_one_and_move(routing, &of_one)? else {
             let effect = DocBuf::new().with("n", 0i32).with("updatedExisting", false);
             return Ok(Answer::Reply(DocBuf::new().with("lastErrorObject", &effect).with("value", ValueRef::Null)));
@@ -493,11 +496,8 @@ impl Request<'_> {
             let (names, whole) = table.shards_for_filter(filter, &context);
             if !fields::is_true(body, "remove") && !table.unsplittable {
                 let checked = check_update(table, filter, body.get("update"), upsert, whole);
-                let is_projected = fields::document(body, "fields").is_some_and(|fields| !fields.is_empty());
                 match checked {
-                    Err(error) if !is_projected && is_of_statement(&error) => {
-                        return self.find_and_move(routing);
-                    }
+                    Err(error) if is_of_statement(&error) => return self.find_and_move(routing),
                     checked => checked?,
                 }
             }
@@ -548,7 +548,8 @@ fn check_update(table: &Table, filter: Doc<'_>, update: Option<ValueRef<'_>>, up
         return Err(Error::new(Code::SHARD_KEY_NOT_FOUND, text));
     }
     let refused = |path: &str| {
-        let text = format!("an update that may change the field '{path}' of the shard key is not supported yet");
+        let text =
+            format!("an upsert of many documents may not give the field '{path}' of the shard key another value");
         Err(Error::new(Code::IMMUTABLE_FIELD, text))
     };
     // the value that the filter demands, if it demands one

@@ -33,11 +33,8 @@ pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental
 }
 
 fn has_backup(target: &Target) -> Result<bool> {
-    if !target.is_there()? {
-        return Ok(false);
-    }
-    let conditions: Result<Vec<Condition>> = target.backups()?.iter().map(Backup::read).collect();
-    Ok(conditions?.iter().any(|condition| matches!(condition, Condition::Whole(_))))
+    let is_whole = |backup: &Backup| matches!(backup.read(), Condition::Whole(_));
+    Ok(target.is_there()? && target.backups()?.iter().any(is_whole))
 }
 
 fn now() -> String {
