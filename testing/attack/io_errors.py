@@ -108,6 +108,9 @@ def attack(found, path, library, case, engine):
            "FAIL_ERRNO": str(error), "FAIL_ARMED": str(armed), "FAIL_DONE": str(done)}
     if found.random.random() < 0.5:
         env["FAIL_SHORT"] = "1"
+    # small records of the log are written through memory where that is possible
+    if part == "/log/" and found.random.random() < 0.7:
+        env["FAIL_UNMAPPED"] = "1"
     flags = ["--storageEngine", engine, "--cacheSize", "32M", "--syncdelay", "1"]
     with ended(Arbor(path / "data", flags, env=env)) as arbor:
         arbor.start()

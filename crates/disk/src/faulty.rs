@@ -3,6 +3,7 @@
 //! A crash ([`FaultyDisk::crash`]) may leave:
 //! - of the sectors (512 bytes) written since a file's last sync, any subset, each in any of its unsynced versions;
 //! - the length that belongs to the surviving sectors and cuts; never-written gaps read as zeros;
+//! - zeros behind the end of a file that was opened to be appended to ([`Disk::open_appended`]), also when only the process dies;
 //! - of the creates, renames and removes since a directory's last sync, some first part or (harsher) any subset.
 //!
 //! A failed sync (D2) lands a random part of the unsynced sectors and forgets the rest: reads still show them, no later
@@ -122,6 +123,12 @@ impl Disk for FaultyDisk {
         let inode = state.open(path, mode)?;
         let writable = mode != OpenMode::Read;
         Ok(Box::new(FaultyFile { state: self.state.clone(), inode, writable, path: path.to_owned() }))
+    }
+
+    fn open_appended(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>> {
+        let file = self.open(path, mode)?;
+        self.state().content(path)?.appended = true;
+        Ok(file)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -10,8 +10,11 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod appended;
 mod error;
 mod faulty;
+#[allow(unsafe_code, reason = "memory of a file, and the handler of the signal that its faults are")]
+mod mapped;
 mod real;
 pub mod testkit;
 mod traits;

@@ -12,6 +12,7 @@ use arbor_base::work;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
+use crate::appended::AppendedFile;
 use crate::{Disk, Error, File, Lock, OpenMode, Result};
 
 /// Files of the operating system. Stateless: any number of them may be used side by side.
@@ -20,8 +21,11 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>> {
-        let file = options(mode).open(path).map_err(|e| Error::from_io("open", path, e))?;
-        Ok(Box::new(RealFile { file, path: path.to_owned() }))
+        Ok(Box::new(RealFile::open(path, mode)?))
+    }
+
+    fn open_appended(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>> {
+        Ok(Box::new(AppendedFile::new(RealFile::open(path, mode)?)?))
     }
 
     fn open_direct(&self, path: &Path, mode: OpenMode) -> Result<Option<Box<dyn File>>> {
@@ -113,13 +117,22 @@ fn options(mode: OpenMode) -> fs::OpenOptions {
 }
 
 #[derive(Debug)]
-struct RealFile {
+pub(crate) struct RealFile {
     file: fs::File,
     path: PathBuf,
 }
 
 impl RealFile {
-    fn failed(&self, operation: &'static str) -> impl FnOnce(io::Error) -> Error {
+    fn open(path: &Path, mode: OpenMode) -> Result<RealFile> {
+        let file = options(mode).open(path).map_err(|e| Error::from_io("open", path, e))?;
+        Ok(RealFile { file, path: path.to_owned() })
+    }
+
+    pub(crate) fn inner(&self) -> &fs::File {
+        &self.file
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |e| Error::from_io(operation, &self.path, e)
     }
 }

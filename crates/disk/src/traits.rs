@@ -27,6 +27,12 @@ pub trait Disk: Send + Sync + Debug + 'static {
         self.open(path, mode).map(Some)
     }
 
+    /// Like `open`, for a file to whose end one thread at a time writes. After a crash zeros may follow what was written, up to
+    /// an end that was reserved for more.
+    fn open_appended(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>> {
+        self.open(path, mode)
+    }
+
     /// Replaces `to` when it exists, atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
@@ -85,6 +91,11 @@ pub trait File: Send + Sync + Debug {
 
     /// Gives the blocks of a range back to the file system; the range reads as zeros, the length stays.
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Releases what [`Disk::open_appended`] has reserved behind the end of the file.
+    fn release_reserved(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Advises the operating system that reads will be scattered, so that it reads nothing ahead. A hint.
     fn advise_random(&self) {}

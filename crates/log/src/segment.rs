@@ -1,10 +1,9 @@
 //! One open segment file.
 //!
-//! Segments grow by writing. Rejected for now: reserving their space, and using trimmed segments again. PERF: a 4 KB write
-//! and fdatasync took 243 us (median of 1,000) at the end of a growing file, 190 us in reserved space, 122 us over bytes
-//! written before (ext4 on a virtual disk, 2026-11-21). Using segments again would thus halve the time of a
-//! lone durable commit, but then the length of a file no longer says where its records may end, and writing a part of
-//! a page that is not in memory reads it first.
+//! Segments are reserved ahead in small steps (`Disk::open_appended`), so zeros may follow the records of the last one after a crash.
+//! Rejected for now: using trimmed segments again. PERF: a 4 KB write and fdatasync took 243 us (median of 1,000) at the end of a growing file, 190 us in
+//! reserved space, 122 us over bytes written before (ext4 on a virtual disk, 2026-11-21). But then old records may follow the new ones, and
+//! writing a part of a page that is not in memory reads it first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -68,14 +67,14 @@ impl Segment {
         // From here on the file has its final name: without a handle of it the caller would continue as if it did not exist,
         // and append to the one that it replaced.
         disk.sync_dir(dir).map_err(Failure::poisoned)?;
-        let file = disk.open(&path, OpenMode::ReadWrite).map_err(Failure::poisoned)?;
+        let file = disk.open_appended(&path, OpenMode::ReadWrite).map_err(Failure::poisoned)?;
         Ok(Segment::new(file, header, SEGMENT_HEADER_BYTES as u64))
     }
 
     /// Opens an existing segment; `end` is the length of the file until recovery says better.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<Segment> {
         let path = path(dir, sequence);
-        let file = disk.open(&path, OpenMode::ReadWrite)?;
+        let file = disk.open_appended(&path, OpenMode::ReadWrite)?;
         let len = file.len()?;
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         let corrupt = |reason| Error::Corrupt { segment: path.clone(), offset: 0, reason };

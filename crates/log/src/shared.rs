@@ -217,6 +217,7 @@ impl Shared {
         writer.segment.set_end(end);
         let segment = writer.segment.clone();
         drop(writer);
+        segment.file.release_reserved()?;
         segment.file.sync_data().map_err(|error| self.poison(error.to_string()))
     }
 

@@ -65,6 +65,8 @@ impl Writer {
             segment.file.sync_data().map_err(Failure::poisoned)?;
         }
         self.unsynced.clear();
+        // Zeros behind the last record would be a torn end, in a segment that others follow.
+        self.segment.file.release_reserved()?;
         let segment = match prepared {
             Some(segment) => segment,
             None => Segment::create(&*self.disk, &self.dir, self.following(self.segment.epoch()))?,

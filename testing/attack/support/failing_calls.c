@@ -5,6 +5,7 @@
 //   FAIL_COUNT  how many fail; -1: all from then on
 //   FAIL_ERRNO  the error
 //   FAIL_SHORT  a failing pwrite writes half of its bytes first
+//   FAIL_UNMAPPED  such files cannot be mapped into memory, so that what is written to them takes pwrite
 //   FAIL_ARMED  a file; FAIL_DONE: a file that is made at the first failure
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -74,6 +77,30 @@ PREAD(pread64)
 ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
     NEXT(ssize_t, pwritev, int, const struct iovec *, int, off_t);
     return fails_on("pwrite", fd) ? -1 : next(fd, parts, count, offset);
+}
+
+// Without `dlsym`, which may map memory itself.
+static void *map(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    char link[64], path[512];
+    const char *part = getenv("FAIL_PATH");
+    if (fd >= 0 && part && getenv("FAIL_UNMAPPED")) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t count = readlink(link, path, sizeof path - 1);
+        path[count < 0 ? 0 : count] = 0;
+        if (strstr(path, part)) {
+            errno = ENOMEM;
+            return MAP_FAILED;
+        }
+    }
+    return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+}
+
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    return map(address, length, protection, flags, fd, offset);
+}
+
+void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    return map(address, length, protection, flags, fd, offset);
 }
 
 #define SYNC(name)                                         \

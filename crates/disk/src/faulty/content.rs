@@ -12,6 +12,10 @@ pub(super) struct Content {
     /// In the order in which they were made; applied to `durable` they give `visible` (unless a sync failed).
     unsynced: Vec<Change>,
     holes: Holes,
+    /// The file was opened to be appended to.
+    pub(super) appended: bool,
+    /// Since the last sync there may have been zeros behind the end; are there still?
+    reserved: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +73,9 @@ impl Content {
             return;
         }
         let (start, end) = (offset as usize, offset as usize + bytes.len());
+        if self.appended && end > self.visible.len() {
+            self.reserved = Some(true);
+        }
         put(&mut self.visible, start, bytes);
         self.holes.fill(start as u64, end as u64);
         let first = start / SECTOR;
@@ -81,11 +88,13 @@ impl Content {
         self.visible.resize(len as usize, 0);
         self.holes.fill(len, u64::MAX);
         self.unsynced.push(Change::SetLen(len as usize));
+        self.reserved = self.reserved.map(|_| false);
     }
 
     pub(super) fn sync(&mut self) {
         let changes = std::mem::take(&mut self.unsynced);
         apply(&mut self.durable, &changes, || true);
+        self.reserved = self.reserved.filter(|still| *still);
     }
 
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
@@ -97,7 +106,19 @@ impl Content {
     pub(super) fn crash(&self, random: &mut Random, survive: u64) -> Content {
         let mut bytes = self.durable.clone();
         apply(&mut bytes, &self.unsynced, || random.chance(survive, 16));
+        if self.reserved.is_some() && random.chance(1, 2) {
+            bytes.resize(bytes.len() + random.below(3000) as usize, 0);
+        }
         Content::durable(&bytes)
+    }
+
+    /// Returns the content after the end of the process.
+    pub(super) fn kill_process(&self) -> Content {
+        let mut left = self.clone();
+        if self.reserved == Some(true) {
+            left.visible.resize(self.visible.len() + 1 + self.visible.len() % 997, 0);
+        }
+        left
     }
 
     pub(super) fn damage(&mut self, offset: u64) {

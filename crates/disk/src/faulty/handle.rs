@@ -78,6 +78,11 @@ impl File for FaultyFile {
         Ok(())
     }
 
+    fn release_reserved(&self) -> Result<()> {
+        let len = self.state().inode(self.inode).visible().len();
+        self.set_len(len as u64)
+    }
+
     fn sync_data(&self) -> Result<()> {
         let mut state = self.state();
         let entered = state.enter(Call::Sync, &self.path);

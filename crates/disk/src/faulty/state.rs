@@ -160,7 +160,8 @@ impl State {
     }
 
     pub(super) fn kill_process(&self) -> State {
-        let (names, contents) = (self.names.kill_process(), self.contents.clone());
+        let left = |(inode, content): (&u64, &Content)| (*inode, content.kill_process());
+        let (names, contents) = (self.names.kill_process(), self.contents.iter().map(left).collect());
         State { names, contents, inode_next: self.inode_next, capacity: self.capacity, ..State::default() }
     }
 }

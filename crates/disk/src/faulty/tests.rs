@@ -161,3 +161,23 @@ fn every_call_of_a_scenario_is_made_to_fail_once() {
     });
     assert_eq!((calls, failures), (5, 5));
 }
+
+#[test]
+fn zeros_follow_what_was_appended_until_they_are_released() {
+    let disk = FaultyDisk::new();
+    let path = Path::new("/d/f");
+    disk.create_dir_all(Path::new("/d")).unwrap();
+    let file = disk.open_appended(path, OpenMode::CreateNew).unwrap();
+    file.write_at(b"ab", 0).unwrap();
+    file.sync_data().unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    assert_eq!(file.len().unwrap(), 2);
+    let lengths = || (0..200).map(|seed| disk.crash(seed).contents(path).unwrap().len()).collect::<BTreeSet<_>>();
+    assert!(disk.kill_process().contents(path).unwrap().starts_with(b"ab\0"));
+    assert!(lengths().contains(&2) && lengths().len() > 10);
+    file.release_reserved().unwrap();
+    assert_eq!(disk.kill_process().contents(path).unwrap(), b"ab");
+    assert!(lengths().len() > 10, "the new length is not durable yet");
+    file.sync_data().unwrap();
+    assert_eq!(lengths(), BTreeSet::from([2]));
+}
