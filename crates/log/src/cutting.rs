@@ -80,6 +80,7 @@ impl Shared {
             self.cuts.note(writer.next() - 1);
             return Ok(());
         }
+        writer.finish_segment().map_err(|failure| self.fail(failure))?;
         // In the place of the prepared one, which has another epoch.
         let created = Segment::create(&*self.disk, &self.dir, writer.following(epoch));
         let segment = created.map_err(|failure| self.fail(failure))?;

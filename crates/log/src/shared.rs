@@ -145,6 +145,8 @@ impl Shared {
     }
 
     pub(crate) fn roll(&self, writer: &mut Writer) -> Result<()> {
+        // First what may fail and be tried again: the file of a prepared segment must not be forgotten.
+        writer.finish_segment().map_err(|failure| self.fail(failure))?;
         let mut prepared = self.prepared();
         let segment = prepared.take();
         self.roll_to(writer, segment, &mut prepared)

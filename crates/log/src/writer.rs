@@ -58,15 +58,19 @@ impl Writer {
         self.segment.end() >= self.segment_bytes && self.segment.first() < self.tail.next
     }
 
-    /// Continues in the prepared segment, or else in one created here. Syncs what L3 requires, which is something
-    /// only when syncing lags a whole segment behind.
-    pub(crate) fn roll(&mut self, prepared: Option<Segment>) -> Result<(), Failure> {
+    /// Makes the current segment ready to be followed by another one. Syncs what L3 requires, which is something only when
+    /// syncing lags a whole segment behind.
+    pub(crate) fn finish_segment(&mut self) -> Result<(), Failure> {
         for segment in &self.unsynced {
             segment.file.sync_data().map_err(Failure::poisoned)?;
         }
         self.unsynced.clear();
         // Zeros behind the last record would be a torn end, in a segment that others follow.
-        self.segment.file.release_reserved()?;
+        Ok(self.segment.file.release_reserved()?)
+    }
+
+    /// Continues in the prepared segment, or else in one created here. Requires: the current one is finished.
+    pub(crate) fn roll(&mut self, prepared: Option<Segment>) -> Result<(), Failure> {
         let segment = match prepared {
             Some(segment) => segment,
             None => Segment::create(&*self.disk, &self.dir, self.following(self.segment.epoch()))?,

@@ -6,8 +6,6 @@
 //! - one: the same leader, up to [`FURTHER_GROUPS`] times. Waking another thread takes longer than a group does.
 //! - more: the first of them. It begins while the leader wakes its own group.
 //!
-//! The first that waits can spin for a moment before it sleeps, since its turn is the next ([`SPINS`]).
-//!
 //! I1: `led == false` implies that no request waits.
 
 #[cfg(all(test, loom))]
@@ -17,11 +15,11 @@ mod model;
 /// The primitives, which loom replaces where it tries all interleavings.
 mod sync {
     #[cfg(loom)]
-    pub(super) use loom::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
+    pub(super) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
     #[cfg(not(loom))]
     pub(super) use parking_lot::{Condvar, Mutex, MutexGuard};
     #[cfg(not(loom))]
-    pub(super) use std::sync::{Arc, atomic};
+    pub(super) use std::sync::Arc;
 
     pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         #[cfg(loom)]
@@ -44,21 +42,15 @@ mod sync {
 
 use std::collections::VecDeque;
 
-use self::sync::atomic::{AtomicBool, Ordering};
 use self::sync::{Arc, Condvar, Mutex};
 
 /// Groups that a leader processes besides its own, so that its own committer returns.
 const FURTHER_GROUPS: usize = 8;
 
-/// Rounds of spinning before a sleep; 1,000 take 25 to 65 microseconds. They double the rate of two bare writers, but sysbench with 16 clients
-/// on two processors took 10 % more CPU per transaction with them (docs/performance.md).
-const SPINS: usize = 0;
-
 pub(crate) struct Queue<R, O> {
     state: Mutex<State<R, O>>,
     group_bytes_max: usize,
     further_groups: usize,
-    spins: usize,
 }
 
 struct State<R, O> {
@@ -75,8 +67,6 @@ struct Waiting<R, O> {
 struct Slot<O> {
     turn: Mutex<Turn<O>>,
     changed: Condvar,
-    /// `turn` is no longer [`Turn::Waits`].
-    is_set: AtomicBool,
 }
 
 enum Turn<O> {
@@ -87,7 +77,7 @@ enum Turn<O> {
 
 impl<O> Slot<O> {
     fn new() -> Slot<O> {
-        Slot { turn: Mutex::new(Turn::Waits), changed: Condvar::new(), is_set: AtomicBool::new(false) }
+        Slot { turn: Mutex::new(Turn::Waits), changed: Condvar::new() }
     }
 
     fn set(&self, turn: Turn<O>) {
@@ -95,18 +85,11 @@ impl<O> Slot<O> {
         assert!(matches!(*current, Turn::Waits), "a committer gets one answer");
         *current = turn;
         drop(current);
-        self.is_set.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
     /// Waits for the outcome, or for the lead (`None`).
-    fn wait(&self, spins: usize) -> Option<O> {
-        for _ in 0..spins {
-            if self.is_set.load(Ordering::Acquire) {
-                break;
-            }
-            std::hint::spin_loop();
-        }
+    fn wait(&self) -> Option<O> {
         let mut turn = sync::lock(&self.turn);
         loop {
             match std::mem::replace(&mut *turn, Turn::Waits) {
@@ -144,12 +127,12 @@ impl<R, O> State<R, O> {
 
 impl<R, O> Queue<R, O> {
     pub(crate) fn new(group_bytes_max: usize) -> Queue<R, O> {
-        Queue::with(group_bytes_max, FURTHER_GROUPS, SPINS)
+        Queue::with(group_bytes_max, FURTHER_GROUPS)
     }
 
-    fn with(group_bytes_max: usize, further_groups: usize, spins: usize) -> Queue<R, O> {
+    fn with(group_bytes_max: usize, further_groups: usize) -> Queue<R, O> {
         let state = Mutex::new(State { waiting: VecDeque::new(), led: false });
-        Queue { state, group_bytes_max, further_groups, spins }
+        Queue { state, group_bytes_max, further_groups }
     }
 
     /// Has the request processed, by this thread or by another leader. Requires: `process` returns one outcome per request, in
@@ -163,10 +146,9 @@ impl<R, O> Queue<R, O> {
             return self.lead(Group { requests: vec![request], slots: Vec::new(), bytes }, process);
         }
         let slot = Arc::new(Slot::new());
-        let spins = if state.waiting.is_empty() { self.spins } else { 0 };
         state.waiting.push_back(Waiting { request, bytes, slot: slot.clone() });
         drop(state);
-        if let Some(outcome) = slot.wait(spins) {
+        if let Some(outcome) = slot.wait() {
             return outcome;
         }
         let mut group = sync::lock(&self.state).take_group(self.group_bytes_max);
@@ -287,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_leader_returns_although_others_arrive() {
-        let (queue, leaders) = (Queue::with(1000, 3, 0), Mutex::default());
+        let (queue, leaders) = (Queue::with(1000, 3), Mutex::default());
         std::thread::scope(|scope| submit_in_turn(scope, &queue, &leaders, 0));
         assert_eq!(*leaders.lock(), [(0, 0), (0, 1), (0, 2), (0, 3), (4, 4), (4, 5), (4, 6), (4, 7)]);
     }
