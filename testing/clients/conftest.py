@@ -16,6 +16,13 @@ from arbor_process import Arbor, ReplicaSet  # noqa: E402
 pymongo.common.SERVER_SELECTION_TIMEOUT = 10
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Shows why a test failed that was repeated: its last attempt may fail for what the first one left."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"first attempt of {report.nodeid}")
+        terminalreporter.line(report.longreprtext)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     with Arbor(tmp_path_factory.mktemp("data"), ["--setParameter", "enableTestCommands=1"]) as arbor:

@@ -96,11 +96,13 @@ def test_a_session_reads_its_own_writes_on_secondaries(uri):
 
 
 def test_a_tailing_cursor_on_a_secondary_follows(uri):
-    with pymongo.MongoClient(uri[0]) as client:
+    with pymongo.MongoClient(uri[0]) as client, client.start_session(causal_consistency=True) as session:
+        client.pref.drop_collection("tail")
         client.pref.create_collection("tail", capped=True, size=100_000)
-        client.pref.tail.insert_one({"_id": 0})
+        # a secondary that has not applied the insertion yet would show an empty collection, whose cursor is dead
+        client.pref.tail.insert_one({"_id": 0}, session=session)
         tail = client.get_database("pref", read_preference=Secondary()).tail
-        cursor = tail.find(cursor_type=pymongo.CursorType.TAILABLE_AWAIT)
+        cursor = tail.find(cursor_type=pymongo.CursorType.TAILABLE_AWAIT, session=session)
         assert cursor.next()["_id"] == 0
         client.pref.tail.insert_one({"_id": 1})
         assert wait_for("the next document", lambda: next(cursor, None), 20)["_id"] == 1
