@@ -29,7 +29,7 @@ OPEN = {
 
 # What every user may do: these concern what belongs to the user, or show what the user may see.
 OF_EVERY_USER = {
-    "abortTransaction", "beginTransaction", "commitTransaction", "endSessions", "getFreeMonitoringStatus", "getLastError", "getMore",
+    "abortLoad", "abortTransaction", "beginTransaction", "commitLoad", "commitTransaction", "endSessions", "getFreeMonitoringStatus", "getLastError", "getMore",
     "getlasterror", "killCursors", "killSessions", "listCommands", "listDatabases", "refreshSessions", "rollbackTransaction",
     "showLiveTransactions", "startSession",
 }  # fmt: skip
@@ -38,6 +38,7 @@ OF_EVERY_USER = {
 ARGUMENTS = {
     "aggregate": ("c", {"pipeline": [], "cursor": {}}),
     "applyOps": ([{"op": "i", "ns": "test.c", "o": {"_id": 1}}], {}),
+    "beginLoad": (1, {"ns": "c"}),
     "bulkWrite": (1, {"ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "test.c"}]}),
     "createRole": ("r", {"privileges": [], "roles": []}),
     "createUser": ("v", {"pwd": "x", "roles": []}),

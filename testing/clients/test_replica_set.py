@@ -276,6 +276,23 @@ def test_the_oplogs_size_is_kept(tmp_path):
         assert len(starts) == 2 and starts[0]["pid"] != starts[1]["pid"] and "replication" in starts[0]["cmdLine"]
 
 
+def test_the_oplog_expires_by_time_alone(tmp_path):
+    def expiry(client):
+        found = client.admin.command("replGetExpireOplog")
+        return found["expireOplogDays"], found["expireOplogHours"]
+
+    with ReplicaSet(tmp_path / "data", ["--oplogSize", "64"]) as member, direct(member) as client:
+        assert expiry(client) == (0, 0), "it is kept by its size"
+        assert code_of(lambda: client.admin.command("replSetExpireOplog", 1, expireOplogDays=0, expireOplogHours=0)) == 2
+        assert code_of(lambda: client.admin.command("replSetExpireOplog", 1, expireOplogHours=-1)) == 2
+        client.admin.command("replSetExpireOplog", 1, expireOplogDays=2, expireOplogHours=1.5)
+        assert expiry(client) == (2, 1.5)
+    with member, direct(member) as client:
+        assert expiry(client) == (2, 1.5), "also after a restart"
+        client.admin.command("replSetResizeOplog", 1, size=2000.0)
+        assert expiry(client) == (0, 0)
+
+
 def test_get_last_error(replica_set):
     with pymongo.MongoClient(replica_set.direct_uri, maxPoolSize=1) as client:
         client.d.with_options(write_concern=pymongo.WriteConcern(w=0)).last.insert_one({})

@@ -625,6 +625,61 @@ def test_transactions_of_a_connection(server):
         two.close()
 
 
+def test_a_load_makes_a_collection_inside_of_a_transaction(server):
+    one = pymongo.MongoClient(server.uri, maxPoolSize=1)
+    two = pymongo.MongoClient(server.uri, maxPoolSize=1)
+    db, other = one.toku_load, two.toku_load
+    indexes = [{"key": {"_id": 1}, "name": "_id_", "ns": "toku_load.c"}, {"key": {"x": 1}, "name": "x_1", "ns": "toku_load.c", "unique": True}]
+    try:
+        one.drop_database("toku_load")
+        assert code_of(lambda: db.command("beginLoad", 1, ns="c")) == 125
+        db.command("beginTransaction")
+        db.plain.insert_one({"_id": 1})
+        db.command("beginLoad", 1, ns="c", indexes=indexes, options={"primaryKey": {"_id": 1}, "compression": "zlib"})
+        db.c.insert_many([{"_id": i, "x": i} for i in range(2000)])
+        assert db.command("commitLoad")["status"] == "load committed"
+        assert code_of(lambda: other.command("listIndexes", "c")) == 26, "others do not see it before the commit"
+        db.command("commitTransaction")
+        assert other.c.count_documents({}) == 2000 and other.plain.count_documents({}) == 1
+        assert set(other.c.index_information()) == {"_id_", "x_1"} and other.c.find_one({"x": 7}, hint="x_1")["_id"] == 7
+        assert other.command("validate", "c")["valid"]
+        # what an aborted load has written goes, and what was written before it stays
+        db.command("beginTransaction")
+        db.plain.insert_one({"_id": 2})
+        db.command("beginLoad", 1, ns="d", indexes=[], options={})
+        db.d.insert_one({"_id": 1})
+        assert db.command("abortLoad")["status"] == "load aborted"
+        db.command("beginLoad", 1, ns="d", indexes=[], options={})
+        db.d.insert_one({"_id": 9})
+        db.command("commitLoad")
+        db.command("commitTransaction")
+        assert ids(other.plain.find()) == [1, 2] and ids(other.d.find()) == [9]
+        for wrong, code in [
+            (lambda: db.command("beginLoad", 1, ns="c"), 48),
+            (lambda: db.command("beginLoad", 1, ns="e", options={"capped": True, "size": 4096}), 72),
+            (lambda: db.command("beginLoad", 1, ns="e", options={"primaryKey": {"a": 1, "_id": 1}}), 72),
+            (lambda: db.command("commitLoad"), 20),
+            (lambda: db.command("abortLoad"), 20),
+        ]:
+            db.command("beginTransaction")
+            assert code_of(wrong) == code
+            db.command("rollbackTransaction")
+        assert set(other.list_collection_names()) == {"c", "d", "plain"}
+    finally:
+        one.close()
+        two.close()
+
+
+def test_engine_status_and_pending_lock_requests(client):
+    status = client.admin.command("engineStatus")
+    assert status["storageEngine: name"] in ("ftree", "lmdb", "rocksdb", "wiredtiger") and status["engine: diskBytes"] > 0
+    assert "transactions: totalStarted" in status and "arborLog: appended" in status
+    engine = status["storageEngine: name"]
+    assert any(name.startswith(f"{engine}: ") for name in status), "the engine's own counters"
+    assert all(not isinstance(value, dict) for value in status.values())
+    assert client.admin.command("showPendingLockRequests")["requests"] == []
+
+
 # ---- commands around transactions
 
 

@@ -155,6 +155,7 @@ static CASES: &[Case] = &[
     fails("{_arborTree: 1, begin: true}", NO_REPLICATION, &[]),
     succeeds("{_killOperations: 1, operationKeys: []}", "", &[("operationKeys", "5", TYPE_MISMATCH), ("operationKeys", "[5]", TYPE_MISMATCH)]),
     fails("{_mergeAuthzCollections: 1, db: 'admin', drop: false}", BAD_VALUE, &[("db", "5", TYPE_MISMATCH), ("drop", "'x'", TYPE_MISMATCH)]),
+    fails("{abortLoad: 1}", FAILED, &[]),
     fails("{abortTransaction: 1}", UNAUTHORIZED, &[]),
     succeeds("{aggregate: 'c', pipeline: [], cursor: {}}", "cursor", &[
         ("pipeline", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH),
@@ -166,6 +167,7 @@ static CASES: &[Case] = &[
     ]),
     fails("{authenticate: 1, mechanism: 'MONGODB-X509'}", AUTHENTICATION_FAILED, &[]),
     succeeds("{autoCompact: false}", "", &[("autoCompact", "'x'", TYPE_MISMATCH)]),
+    fails("{beginLoad: 1, ns: 'n'}", FAILED, &[("ns", "5", TYPE_MISMATCH), ("indexes", "5", TYPE_MISMATCH), ("options", "5", TYPE_MISMATCH)]),
     succeeds("{beginTransaction: 1}", "", &[]),
     succeeds("{buildInfo: 1}", "version gitVersion versionArray maxBsonObjectSize storageEngines", &[]),
     succeeds("{buildinfo: 1}", "version versionArray maxBsonObjectSize", &[]),
@@ -181,6 +183,7 @@ static CASES: &[Case] = &[
         ("collStats", "5", INVALID_NAMESPACE), ("scale", "'x'", TYPE_MISMATCH),
     ]),
     succeeds("{collstats: 'c'}", "ns size count", &[("collstats", "5", INVALID_NAMESPACE)]),
+    fails("{commitLoad: 1}", FAILED, &[]),
     fails("{commitTransaction: 1}", UNAUTHORIZED, &[]),
     fails("{compact: 'c'}", 115, &[("compact", "5", INVALID_NAMESPACE)]),
     fails("{compactStructuredEncryptionData: 'c', compactionTokens: {}}", NOT_ENCRYPTED, &[
@@ -226,6 +229,7 @@ static CASES: &[Case] = &[
     fails("{dropSearchIndex: 'c', name: 's'}", SEARCH_NOT_ENABLED, &[]),
     fails("{dropUser: 'u'}", USER_NOT_FOUND, &[("dropUser", "5", TYPE_MISMATCH)]),
     succeeds("{endSessions: []}", "", &[("endSessions", "5", TYPE_MISMATCH)]),
+    succeeds("{engineStatus: 1}", "", &[]),
     succeeds("{explain: {find: 'c'}}", "queryPlanner executionStats command serverInfo", &[
         ("explain", "5", TYPE_MISMATCH), ("verbosity", "5", TYPE_MISMATCH),
     ]),
@@ -301,9 +305,11 @@ static CASES: &[Case] = &[
     succeeds("{renameCollection: 'db.c', to: 'db.d'}", "", &[
         ("renameCollection", "5", TYPE_MISMATCH), ("to", "5", TYPE_MISMATCH),
     ]),
+    fails("{replGetExpireOplog: 1}", NO_REPLICATION, &[]),
     fails("{replSetAbortPrimaryCatchUp: 1}", NO_REPLICATION, &[]),
     fails("{replSetFreeze: 1}", NO_REPLICATION, &[]),
     fails("{replSetGetConfig: 1}", NO_REPLICATION, &[]),
+    fails("{replSetExpireOplog: 1, expireOplogHours: 1}", NO_REPLICATION, &[("expireOplogDays", "'x'", TYPE_MISMATCH)]),
     fails("{replSetGetRBID: 1}", NO_REPLICATION, &[]),
     fails("{replSetGetStatus: 1}", NO_REPLICATION, &[]),
     fails("{replSetHeartbeat: 'rs'}", NO_REPLICATION, &[]),
@@ -337,6 +343,7 @@ static CASES: &[Case] = &[
     fails("{setQuerySettings: {find: 'c', filter: {a: 1}, $db: 'db'}, settings: {reject: true}}", ILLEGAL_OPERATION, &[]),
     succeeds("{setUserWriteBlockMode: 1, global: true}", "", &[("global", "5", TYPE_MISMATCH)]),
     succeeds("{showLiveTransactions: 1}", "transactions", &[]),
+    succeeds("{showPendingLockRequests: 1}", "requests", &[]),
     succeeds("{shutdown: 1}", "", &[]),
     succeeds("{startSession: 1}", "id timeoutMinutes", &[]),
     succeeds("{testVersion2: 1}", "", &[]),

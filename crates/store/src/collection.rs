@@ -128,7 +128,7 @@ impl Collection {
     }
 
     /// All trees that are its own.
-    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
+    pub fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
         std::iter::once(self.tree).chain(self.order).chain(self.indexes.iter().map(|index| index.tree))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_bson::{DocBuf, compare_docs};
-use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, TransactionId};
+use arbor_txn::{Durability, Error as TxnError, ReadView, Savepoint, Transaction, TransactionId};
 use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
@@ -35,6 +35,13 @@ struct State {
     /// Collections of the catalogue that statements accessed.
     seen: BTreeMap<Namespace, Seen>,
     created: BTreeMap<Namespace, Arc<Collection>>,
+    load: Option<Load>,
+}
+
+/// A collection that is being loaded (TokuMX).
+struct Load {
+    namespace: Namespace,
+    before: Savepoint,
 }
 
 struct Seen {
@@ -46,14 +53,14 @@ impl OpenTransaction {
     /// Begins a transaction with a snapshot of this moment.
     pub fn begin(store: &Arc<Store>) -> Result<OpenTransaction> {
         let txn = store.transactions.begin_open()?;
-        let state = State { txn, seen: BTreeMap::new(), created: BTreeMap::new() };
+        let state = State::new(txn);
         Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
     }
 
     /// Begins a transaction with a snapshot of a time, as other servers have it too.
     pub fn begin_at(store: &Arc<Store>, time: u64) -> Result<OpenTransaction> {
         let txn = store.transactions.begin_open_at(time)?;
-        let state = State { txn, seen: BTreeMap::new(), created: BTreeMap::new() };
+        let state = State::new(txn);
         Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
     }
 
@@ -162,6 +169,36 @@ impl OpenTransaction {
         Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
     }
 
+    /// Begins to load a collection that the caller creates next. Until the load ends, all writes are part of it.
+    ///
+    /// Errors: `NamespaceExists`; `NotInTransaction` when a load has begun already.
+    pub fn begin_load(&self, namespace: &Namespace) -> Result<()> {
+        let mut state = self.state();
+        if let Some(load) = &state.load {
+            return Err(Error::NotInTransaction(format!("a load of {} has begun already", load.namespace)));
+        }
+        if state.find(&self.store, namespace, false)?.is_some() {
+            return Err(Error::NamespaceExists(namespace.clone()));
+        }
+        let before = state.txn.savepoint();
+        state.load = Some(Load { namespace: namespace.clone(), before });
+        Ok(())
+    }
+
+    /// Ends a load; its collection becomes an ordinary one of this transaction. Returns false if none has begun.
+    pub fn commit_load(&self) -> bool {
+        self.state().load.take().is_some()
+    }
+
+    /// Takes back a load with its collection. Returns false if none has begun.
+    pub fn abort_load(&self) -> bool {
+        let mut state = self.state();
+        let Some(load) = state.load.take() else { return false };
+        state.txn.rollback_to(load.before);
+        state.created.remove(&load.namespace);
+        true
+    }
+
     /// Returns the position of the commit; when nothing was written, that of the snapshot.
     ///
     /// Errors: `Conflict` when another commit came first, or changed what this transaction depends on. Nothing is written
@@ -206,7 +243,7 @@ impl OpenTransaction {
     #[expect(clippy::type_complexity, reason = "taken apart at once")]
     fn latched(self) -> Result<(Arc<Store>, Transaction, BTreeMap<Namespace, Arc<Collection>>, Vec<SharedGuard>)> {
         let OpenTransaction { store, state } = self;
-        let State { txn, seen, created } = state.into_inner();
+        let State { txn, seen, created, .. } = state.into_inner();
         let is_seen = |name: &&Namespace| seen.contains_key(*name);
         assert!(created.keys().find(is_seen).is_none(), "a collection was there before, or was created");
         let written: Vec<_> = seen.into_values().filter(|seen| seen.written).map(|seen| seen.collection).collect();
@@ -250,6 +287,10 @@ fn is_free(catalogue: &Catalogue, name: &Namespace) -> bool {
 }
 
 impl State {
+    fn new(txn: Transaction) -> State {
+        State { txn, seen: BTreeMap::new(), created: BTreeMap::new(), load: None }
+    }
+
     fn find(&mut self, store: &Store, namespace: &Namespace, to_write: bool) -> Result<Option<Arc<Collection>>> {
         if let Some(own) = self.created.get(namespace) {
             return Ok(Some(own.clone()));

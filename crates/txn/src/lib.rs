@@ -109,7 +109,7 @@ pub use history::History;
 pub use ledger::{CounterId, FIXED_TREES, tree_options};
 pub use options::{Opening, Options, Retention};
 pub use pending::{Patience, Pending};
-pub use prepared::{Decision, PreparedInfo, TransactionId};
+pub use prepared::{Decision, PendingLock, PreparedInfo, TransactionId};
 pub use read_view::ReadView;
 pub use recovery::trees_of;
 pub use scratch::ScratchDirectory;

@@ -48,7 +48,7 @@ pub(crate) use failures::Failures;
 pub use identity::Identity;
 pub(crate) use login::{Login, Started, read_payload, unavailable};
 pub(crate) use namespaces::{
-    aggregate, apply_ops, bulk_write, clone_as_capped, coll_mod, create, current_op, data_size, explain,
+    aggregate, apply_ops, begin_load, bulk_write, clone_as_capped, coll_mod, create, current_op, data_size, explain,
     find_and_modify, insert, list_collections, profile, rename_collection, update, validate_metadata,
 };
 pub(crate) use needed::Needed;

@@ -379,6 +379,13 @@ pub(crate) fn create(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     view(request, needed);
 }
 
+pub(crate) fn begin_load(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    for name in fields(request.body, "ns").filter_map(text) {
+        needed.on_collection(request.db, name, CreateCollection);
+        needed.on_collection(request.db, name, CreateIndex);
+    }
+}
+
 pub(crate) fn coll_mod(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     on_own(request, needed, CollMod);
     view(request, needed);

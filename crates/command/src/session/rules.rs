@@ -16,9 +16,12 @@ pub(crate) const PREPARE: &str = "prepareTransaction";
 /// Commands that run inside a transaction.
 const IN_TRANSACTION: &[&str] = &[
     "_shardsvrStatement",
+    "abortLoad",
     "abortTransaction",
     "aggregate",
+    "beginLoad",
     "bulkWrite",
+    "commitLoad",
     "commitTransaction",
     "coordinateCommitTransaction",
     "create",

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use arbor_base::{Position, sometimes};
 use arbor_engine::{Engine, Op, Snapshot, TreeOptions};
 
-pub use table::{PreparedInfo, TransactionId};
+pub use table::{PendingLock, PreparedInfo, TransactionId};
 
 use crate::chain::{Assembler, PIECE_BYTES_MAX, Part};
 use crate::commit::CommitPath;
@@ -300,6 +300,11 @@ impl Transactions {
     /// The transactions that are prepared here.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
         self.path.prepared().infos()
+    }
+
+    /// The commits that wait for keys of prepared transactions.
+    pub fn pending_locks(&self) -> Vec<PendingLock> {
+        self.path.prepared().pending_locks()
     }
 
     /// Returns true if the transaction is prepared here and has not ended.

@@ -102,6 +102,18 @@ struct State {
     /// The owners of keys.
     keys: HashMap<u64, TransactionId, ByHash>,
     late: VecDeque<Late>,
+    waiting: Vec<(u64, PendingLock)>,
+    next_waiting: u64,
+}
+
+/// A commit that waits for a key of a prepared transaction.
+#[derive(Clone, Debug)]
+pub struct PendingLock {
+    pub owner: TransactionId,
+    pub waiting_for: Duration,
+    /// Trees that the owner writes to.
+    pub trees: Vec<TreeId>,
+    since: Instant,
 }
 
 struct Open {
@@ -218,7 +230,9 @@ impl PreparedTable {
 
     /// Forgets everything: another member leads, or this one begins to.
     pub(crate) fn clear(&self) {
-        *self.state.lock() = State::default();
+        let mut state = self.state.lock();
+        (state.open, state.keys, state.late) = Default::default();
+        drop(state);
         self.count.store(0, Ordering::Release);
         self.changed.notify_all();
     }
@@ -239,12 +253,26 @@ impl PreparedTable {
     /// Waits until the transaction has ended here. Returns false at the deadline.
     pub(super) fn wait_ended(&self, id: TransactionId, deadline: Instant) -> bool {
         let mut state = self.state.lock();
+        let Some(open) = state.open.get(&id) else { return true };
+        let pending =
+            PendingLock { owner: id, waiting_for: Duration::ZERO, trees: open.trees.clone(), since: Instant::now() };
+        let ticket = state.next_waiting;
+        state.next_waiting += 1;
+        state.waiting.push((ticket, pending));
         while state.open.contains_key(&id) {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
-                return !state.open.contains_key(&id);
+                break;
             }
         }
-        true
+        state.waiting.retain(|(own, _)| *own != ticket);
+        !state.open.contains_key(&id)
+    }
+
+    /// Returns the commits that wait now.
+    pub(super) fn pending_locks(&self) -> Vec<PendingLock> {
+        let state = self.state.lock();
+        let now = |(_, own): &(u64, PendingLock)| PendingLock { waiting_for: own.since.elapsed(), ..own.clone() };
+        state.waiting.iter().map(now).collect()
     }
 
     /// Waits until nothing is prepared that may have a commit time up to `time`.

@@ -82,10 +82,16 @@ fn a_writer_waits_for_the_decision() {
             };
             rig.transactions.retry(Applied, put).unwrap().0
         });
-        std::thread::sleep(Duration::from_millis(50));
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while rig.transactions.pending_locks().is_empty() && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert!(!writer.is_finished());
+        let pending = rig.transactions.pending_locks();
+        assert_eq!((pending.len(), pending[0].owner, &*pending[0].trees), (1, id(1), &[tree][..]));
         rig.transactions.commit_prepared(&id(1), rig.transactions.time()).unwrap();
         assert!(writer.join().unwrap(), "it has read what was committed");
+        assert!(rig.transactions.pending_locks().is_empty());
     });
     assert_eq!(rig.rows(tree), ["a=2"]);
     assert_reached(&["txn: a commit waits for a prepared key"]);

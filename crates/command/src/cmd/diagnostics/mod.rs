@@ -7,6 +7,7 @@ pub(crate) mod current_op;
 pub(crate) mod data_size;
 pub(crate) mod db_hash;
 pub(crate) mod db_stats;
+pub(crate) mod engine_status;
 pub(crate) mod file_md5;
 pub(crate) mod get_cmd_line_opts;
 pub(crate) mod get_free_monitoring_status;

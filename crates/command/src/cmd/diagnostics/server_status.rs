@@ -45,6 +45,20 @@ pub(super) fn document(server: &Commands, body: Doc<'_>) -> Result<DocBuf> {
     Ok(reply)
 }
 
+/// Returns the sections about engines, log, transactions and locks.
+pub(super) fn of_engines(server: &Commands) -> Result<Vec<(String, DocBuf)>> {
+    const OF_ENGINES: &[&str] =
+        &["arborLog", "engine", "locks", "memoryBudget", "storageEngine", "storageEngines", "transactions"];
+    let mut sections = Vec::new();
+    for (name, section) in SECTIONS.iter().filter(|(name, _)| OF_ENGINES.contains(name)) {
+        sections.push(((*name).to_owned(), section(server)?));
+    }
+    for member in open_members(server) {
+        sections.push((member.clone(), counters(server, &member)?));
+    }
+    Ok(sections)
+}
+
 /// A client leaves a section out with `name: 0`.
 fn is_requested(body: Doc<'_>, name: &str) -> bool {
     !matches!(body.get(name), Some(ValueRef::Int32(0) | ValueRef::Bool(false) | ValueRef::Int64(0)))

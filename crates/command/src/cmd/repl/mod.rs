@@ -4,6 +4,7 @@ pub(crate) mod append_oplog_note;
 pub(crate) mod apply_ops;
 pub(crate) mod arbor_member;
 pub(crate) mod arbor_tree;
+pub(crate) mod repl_expire_oplog;
 pub(crate) mod repl_set_freeze;
 pub(crate) mod repl_set_get_config;
 pub(crate) mod repl_set_get_status;
