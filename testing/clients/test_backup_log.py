@@ -15,9 +15,9 @@ from test_backup import Writers, refused, succeeds
 from test_members import initiated, primary_of
 
 
-def archive(uri, target):
+def archive(uri, target, *options):
     log = open(f"{target}.archive.log", "ab")
-    command = [os.environ["ARBOR"], "backup", "archive", "--uri", uri, "--to", str(target)]
+    command = [os.environ["ARBOR"], "backup", "archive", "--uri", uri, "--to", str(target), *map(str, options)]
     return subprocess.Popen(command, stdout=log, stderr=log)
 
 
@@ -26,17 +26,17 @@ def ended(process):
     process.wait()
 
 
-def log_end(target):
+def log_end(target, options=()):
     """The last position and cluster time that can be restored."""
-    found = re.findall(r"to \S+ \((\d+),(\d+)\) \(position (\d+)\)", succeeds("list", "--from", target))
+    found = re.findall(r"to \S+ \((\d+),(\d+)\) \(position (\d+)\)", succeeds("list", "--from", target, *options))
     seconds, counter, position = map(int, found[-1])
     return position, Timestamp(seconds, counter)
 
 
-def wait_for_archive(target, moment, deadline_s=60):
+def wait_for_archive(target, moment, deadline_s=60, options=()):
     end = time.monotonic() + deadline_s
-    while log_end(target)[1] < moment:
-        assert time.monotonic() < end, succeeds("list", "--from", target)
+    while log_end(target, options)[1] < moment:
+        assert time.monotonic() < end, succeeds("list", "--from", target, *options)
         time.sleep(0.1)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from arbor_process import Arbor, ReplicaSet, free_port
+from certificates import Authority
 from test_backup import Writers, check_restored, fill, state
 
 RIGHTS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
@@ -26,24 +28,28 @@ SETUP = 6
 class Store:
     """A store with one bucket, a user who may do everything, and one who may do nothing."""
 
-    def __init__(self, directory):
-        self.port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+    def __init__(self, directory, authority=None):
+        self.port, self.tls, self.trusted = free_port(), [], True
+        if authority:
+            certificate, key = authority.certificate("store", "/O=Test/CN=store", "subjectAltName=IP:127.0.0.1")
+            self.tls, self.trusted = ["-s", "-c", str(certificate), "-k", str(key)], str(authority.ca)
+        self.endpoint = f"http{'s' if authority else ''}://127.0.0.1:{self.port}"
         self.log = open(directory / "store.log", "ab")
 
     def __enter__(self):
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port), *self.tls]
         environment = {**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": str(SETUP)}
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
         end = time.monotonic() + 60
         while True:
             try:
-                urllib.request.urlopen(f"{self.endpoint}/moto-api/").read()
+                own = ssl.create_default_context(cafile=self.trusted) if self.tls else None
+                urllib.request.urlopen(f"{self.endpoint}/moto-api/", context=own).read()
                 break
             except OSError:
                 assert self.process.poll() is None and time.monotonic() < end
                 time.sleep(0.1)
-        place = {"endpoint_url": self.endpoint, "region_name": "us-east-1"}
+        place = {"endpoint_url": self.endpoint, "region_name": "us-east-1", "verify": self.trusted}
         first = {"aws_access_key_id": "setup", "aws_secret_access_key": "setup"}
         iam = boto3.client("iam", **place, **first)
         iam.create_user(UserName="backup")
@@ -294,5 +300,24 @@ def test_a_restore_continues_where_connections_break(store, tmp_path):
     status, output = store.run("restore", "--from", TARGET, "--dbpath", tmp_path / "restored", environment=environment)
     way.listener.close()
     assert status == 0 and way.broken > 3, (output, way.broken)
+    with Arbor(tmp_path / "restored") as restored, pymongo.MongoClient(restored.uri) as client:
+        assert client.db.command("dbHash")["collections"] == hashes
+
+
+def test_a_store_over_tls_is_asked_only_if_its_certificate_is_trusted(tmp_path):
+    own, other = Authority(tmp_path, "own"), Authority(tmp_path, "other")
+    with Store(tmp_path, own) as store, Arbor(tmp_path / "data") as server, pymongo.MongoClient(server.uri) as client:
+        client.db.c.insert_many([{"bytes": os.urandom(10_000)} for _ in range(2000)])
+        hashes = client.db.command("dbHash")["collections"]
+        for authority in (other.ca, "/dev/null"):
+            output = store.refused(
+                "create", "--uri", server.uri, "--to", TARGET, environment={**store.environment(), "SSL_CERT_FILE": str(authority)}
+            )
+            assert f"cannot reach {store.endpoint}" in output and "certificate" in output.lower(), output
+        assert not store.keys()
+        trusting = {**store.environment(), "SSL_CERT_FILE": str(own.ca)}
+        for arguments in (["create", "--uri", server.uri, "--to", TARGET], ["restore", "--from", TARGET, "--dbpath", tmp_path / "restored"]):
+            status, output = store.run(*arguments, environment=trusting)
+            assert status == 0, output
     with Arbor(tmp_path / "restored") as restored, pymongo.MongoClient(restored.uri) as client:
         assert client.db.command("dbHash")["collections"] == hashes

@@ -252,7 +252,7 @@ impl<'s> Archive<'s> {
 
 fn newest(target: &Target) -> Result<Box<Manifest>> {
     for backup in target.backups()?.iter().rev() {
-        if let Condition::Whole(manifest) = backup.read() {
+        if let Condition::Whole(manifest) = backup.read()? {
             return Ok(manifest);
         }
     }

@@ -33,8 +33,11 @@ pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental
 }
 
 fn has_backup(target: &Target) -> Result<bool> {
-    let is_whole = |backup: &Backup| matches!(backup.read(), Condition::Whole(_));
-    Ok(target.is_there()? && target.backups()?.iter().any(is_whole))
+    if !target.is_there()? {
+        return Ok(false);
+    }
+    let conditions: Result<Vec<Condition>> = target.backups()?.iter().map(Backup::read).collect();
+    Ok(conditions?.iter().any(|condition| matches!(condition, Condition::Whole(_))))
 }
 
 fn now() -> String {

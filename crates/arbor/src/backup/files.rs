@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::cipher::Cipher;
 use super::{Error, Result, io};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -70,6 +71,16 @@ pub(super) trait Files: Send + Sync {
 
     /// Begins a file of the log. `replaces`: there may be one of that name, without records.
     fn begin_log(&self, name: &str, replaces: bool) -> Result<Box<dyn Growing>>;
+
+    /// Opens a file of the log behind `at` bytes, as they are in the target.
+    fn open_log(&self, name: &str, at: u64) -> Result<Option<Opened>> {
+        self.open(name, at)
+    }
+
+    /// The key with which everything is encrypted; blocks of the log are by those who write and read them.
+    fn cipher(&self) -> Option<&Cipher> {
+        None
+    }
 
     /// Size from which on the next file of the log begins.
     fn log_file_bytes(&self) -> u64;

@@ -11,11 +11,14 @@
 //! | offset | size | content |
 //! |---|---|---|
 //! | 0 | 8 | magic `ARBORLGA` |
-//! | 8 | 4 | format version (1), little-endian; so are all numbers |
+//! | 8 | 4 | format version (1; 2 if it is encrypted), little-endian; so are all numbers |
 //! | 12 | 4 | length of the deployment's id |
 //! | 16 | ... | the deployment's id |
+//! | ... | 40 | version 2: the id of the key, and the salt ([`super::cipher`]) |
 //! | ... | 4 | CRC-32C of all before |
 //! | ... | ... | the blocks: 4 bytes with the length of the block, 4 bytes with the CRC-32C of the length, and the block ([`arbor_txn::fetch::LogBlock`]) |
+//!
+//! Blocks of version 2 are encrypted, each under its number in the file.
 //!
 //! A file of an object store has one block, since it does not grow.
 //!
@@ -31,6 +34,7 @@ use arbor_base::Position;
 use arbor_txn::fetch::{Begun, LogBlock, LogBlockHead};
 use serde::{Deserialize, Serialize};
 
+use super::cipher::{FileKey, MARK_BYTES, no_key, not_encrypted};
 use super::files::{Entry, Files, Growing};
 use super::manifest::{TreeFile, seal, unseal};
 use super::target::Target;
@@ -38,6 +42,7 @@ use super::{Error, Result, damaged, io};
 
 const MAGIC: [u8; 8] = *b"ARBORLGA";
 const VERSION: u32 = 1;
+const VERSION_ENCRYPTED: u32 = 2;
 const HEAD_BYTES: usize = 16;
 const DEPLOYMENT_BYTES_MAX: usize = 256;
 const FRAME_BYTES: u64 = 8;
@@ -179,16 +184,19 @@ pub(super) struct LogReader {
     file: BufReader<Box<dyn Read + Send>>,
     bytes: u64,
     at: u64,
+    key: Option<FileKey>,
+    /// Number of the next block.
+    number: u64,
     pub deployment: String,
 }
 
 impl LogReader {
     pub(super) fn open(log: &LogFiles, own: &LogFile) -> Result<LogReader> {
         let (files, name, path) = (Arc::clone(&log.files), own.name.clone(), own.path.clone());
-        let opened = files.open(&name, 0)?.ok_or_else(|| damaged(&path, "the file is missing"))?;
+        let opened = files.open_log(&name, 0)?.ok_or_else(|| damaged(&path, "the file is missing"))?;
         let file = BufReader::with_capacity(BUFFER_BYTES, opened.reader);
-        let (bytes, at, deployment) = (opened.bytes, 0, String::new());
-        let mut reader = LogReader { files, name, path, file, bytes, at, deployment };
+        let (bytes, at, number, deployment) = (opened.bytes, 0, 0, String::new());
+        let mut reader = LogReader { files, name, path, file, bytes, at, key: None, number, deployment };
         reader.deployment = reader.read_head()?;
         Ok(reader)
     }
@@ -205,19 +213,28 @@ impl LogReader {
         if head.get(..8) != Some(&MAGIC[..]) {
             return Err(self.damaged("its head is not that of an archived log"));
         }
-        if version > VERSION {
-            let text = format!("its format is {version}; this release reads up to {VERSION}. Use a newer release");
+        if version > VERSION_ENCRYPTED {
+            let text =
+                format!("its format is {version}; this release reads up to {VERSION_ENCRYPTED}. Use a newer release");
             return Err(self.damaged(text));
         }
         if length > DEPLOYMENT_BYTES_MAX {
             return Err(self.damaged("its head is damaged"));
         }
-        let rest = self.take(length + 4)?;
-        let (deployment, checksum) = rest.split_at(length);
-        head.extend_from_slice(deployment);
+        let mark_bytes = if version == VERSION_ENCRYPTED { MARK_BYTES } else { 0 };
+        let rest = self.take(length + mark_bytes + 4)?;
+        let (about, checksum) = rest.split_at(length + mark_bytes);
+        head.extend_from_slice(about);
         if crc32c::crc32c(&head).to_le_bytes() != checksum {
             return Err(self.damaged("its head is damaged"));
         }
+        let (deployment, mark) = about.split_at(length);
+        self.key = match (self.files.cipher(), version) {
+            (Some(cipher), VERSION_ENCRYPTED) => Some(cipher.resume(mark, &self.name, &self.path)?),
+            (Some(_), _) => return Err(not_encrypted(&self.path)),
+            (None, VERSION_ENCRYPTED) => return Err(no_key(&self.path)),
+            (None, _) => None,
+        };
         String::from_utf8(deployment.to_vec()).map_err(|_| self.damaged("its head is damaged"))
     }
 
@@ -256,16 +273,30 @@ impl LogReader {
     pub(super) fn next_block(&mut self) -> Result<Option<LogBlock>> {
         let Some(length) = self.length()? else { return Ok(None) };
         let at = self.at;
-        let bytes = self.take(length as usize)?;
+        let bytes = self.block_bytes(length)?;
         let block = LogBlock::decode(&bytes);
         block.map(Some).map_err(|reason| self.damaged(format!("the block at {at}: {reason}")))
+    }
+
+    /// The bytes of a block as they were before they were encrypted.
+    fn block_bytes(&mut self, length: u32) -> Result<Vec<u8>> {
+        let at = self.at;
+        let bytes = self.take(length as usize)?;
+        let Some(key) = &self.key else { return Ok(bytes) };
+        let opened = key.open(self.number, false, bytes);
+        self.number += 1;
+        opened.ok_or_else(|| self.damaged(format!("the block at {at} is not what was encrypted with this key")))
     }
 
     fn next_head(&mut self) -> Result<Option<LogBlockHead>> {
         let Some(length) = self.length()? else { return Ok(None) };
         let at = self.at;
-        let head_bytes = (length as usize).min(LogBlockHead::BYTES);
-        let head = LogBlockHead::decode(&self.take(head_bytes)?);
+        // An encrypted block is read as a whole.
+        let bytes = match self.key {
+            Some(_) => self.block_bytes(length)?,
+            None => self.take((length as usize).min(LogBlockHead::BYTES))?,
+        };
+        let head = LogBlockHead::decode(bytes.get(..bytes.len().min(LogBlockHead::BYTES)).unwrap_or_default());
         let head = head.ok_or_else(|| self.damaged(format!("the head of the block at {at} is damaged")))?;
         self.skip_to(at + u64::from(length))?;
         Ok(Some(head))
@@ -279,7 +310,7 @@ impl LogReader {
                 self.take(short as usize)?;
             }
             _ => {
-                let opened = self.files.open(&self.name, at)?.ok_or_else(|| self.damaged("the file is missing"))?;
+                let opened = self.files.open_log(&self.name, at)?.ok_or_else(|| self.damaged("the file is missing"))?;
                 self.file = BufReader::with_capacity(BUFFER_BYTES, opened.reader);
             }
         }
@@ -297,11 +328,19 @@ impl LogReader {
 pub(super) struct LogWriter {
     files: LogFiles,
     deployment: String,
-    /// With the bytes that it has.
-    file: Option<(Box<dyn Growing>, u64)>,
+    file: Option<OpenLog>,
     /// The position behind which the last block had no records: a file of that name may be there.
     quiet: Option<u64>,
     _lock: Option<File>,
+}
+
+/// The file to which blocks are appended.
+struct OpenLog {
+    file: Box<dyn Growing>,
+    bytes: u64,
+    key: Option<FileKey>,
+    /// Blocks that it has.
+    blocks: u64,
 }
 
 /// The end of an archive.
@@ -336,30 +375,37 @@ impl LogWriter {
     pub(super) fn append(&mut self, head: &LogBlockHead, block: &[u8]) -> Result<()> {
         let (files, first) = (&self.files.files, head.first.0);
         let mut added = Vec::new();
-        let (mut file, bytes) = match self.file.take().filter(|(_, bytes)| *bytes < files.log_file_bytes()) {
+        let mut open = match self.file.take().filter(|open| open.bytes < files.log_file_bytes()) {
             Some(open) => open,
             None => {
-                added = self.head();
+                let name = format!("{DIRECTORY}/{first:020}.log");
+                let (mark, key) = files.cipher().map(|cipher| cipher.begin(&name)).unzip();
+                added = self.head(mark.as_ref());
                 // The file of that name has no records, only times: it says less than what follows.
-                (files.begin_log(&format!("{DIRECTORY}/{first:020}.log"), self.quiet == Some(first))?, 0)
+                OpenLog { file: files.begin_log(&name, self.quiet == Some(first))?, bytes: 0, key, blocks: 0 }
             }
         };
+        let sealed = open.key.as_ref().map(|key| key.seal(open.blocks, false, block));
+        let block = sealed.as_deref().unwrap_or(block);
         let length = (block.len() as u32).to_le_bytes();
         added.extend(length);
         added.extend(crc32c::crc32c(&length).to_le_bytes());
         added.extend(block);
-        file.append(&added)?;
+        open.file.append(&added)?;
+        open.bytes += added.len() as u64;
+        open.blocks += 1;
         self.quiet = (head.count == 0).then_some(first);
-        self.file = Some((file, bytes + added.len() as u64));
+        self.file = Some(open);
         Ok(())
     }
 
     /// The begin of a file.
-    fn head(&self) -> Vec<u8> {
+    fn head(&self, mark: Option<&[u8; MARK_BYTES]>) -> Vec<u8> {
         let mut head = MAGIC.to_vec();
-        head.extend(VERSION.to_le_bytes());
+        head.extend(if mark.is_some() { VERSION_ENCRYPTED } else { VERSION }.to_le_bytes());
         head.extend((self.deployment.len() as u32).to_le_bytes());
         head.extend(self.deployment.as_bytes());
+        head.extend(mark.into_iter().flatten());
         head.extend(crc32c::crc32c(&head).to_le_bytes());
         head
     }
@@ -372,7 +418,8 @@ fn cut_tail(log: &LogFiles, deployment: &str) -> Result<(Option<ArchiveEnd>, Qui
         let bytes = file.bytes;
         let (mut end, mut quiet) = (None, None);
         // Nothing but an interrupted head, which no block follows.
-        if bytes >= (HEAD_BYTES + deployment.len() + 4) as u64 {
+        let mark_bytes = if log.files.cipher().is_some() { MARK_BYTES } else { 0 };
+        if bytes >= (HEAD_BYTES + deployment.len() + mark_bytes + 4) as u64 {
             let mut reader = LogReader::open(log, &file)?;
             if reader.deployment != deployment {
                 return Err(Error::Refused(format!(

@@ -7,6 +7,7 @@ use arbor_txn::TreeOptions;
 use arbor_txn::fetch::{Begun, TreeFacts};
 use serde::{Deserialize, Serialize};
 
+use super::cipher::{is_encrypted, no_key};
 use super::files::Files;
 use super::{Result, damaged};
 
@@ -114,6 +115,9 @@ impl Manifest {
         let name = format!("{backup}/{MANIFEST}");
         let Some(bytes) = files.read(&name)? else { return Ok(None) };
         let path = files.path(&name);
+        if is_encrypted(&bytes) {
+            return Err(no_key(&path));
+        }
         let text = std::str::from_utf8(&bytes).map_err(|_| damaged(&path, "it is damaged: it is no text"))?;
         Manifest::decode(text).map(Some).map_err(|reason| damaged(path, reason))
     }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `target` | the backups of a deployment, each a directory named by its time |
 //! | `files`, `s3` | where the files of a target are: a directory, or an object store |
+//! | `cipher` | files that are encrypted |
 //! | `manifest` | what a backup consists of, with a checksum for everything |
 //! | `rows_file` | byte layout of the rows of a tree |
 //! | `source` | the server that is asked |
@@ -24,6 +25,7 @@
 //! - B3: a restore changes an empty directory only. Until it has ended, `arbor.syncing` keeps servers from opening the directory.
 
 mod archive;
+mod cipher;
 mod create;
 mod files;
 mod log_files;
@@ -41,7 +43,9 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::failure::{BAD_OPTIONS, Failure};
+use cipher::Cipher;
 use log_files::LogFiles;
+use manifest::Manifest;
 use point::Asked;
 use target::{Condition, Target};
 
@@ -55,6 +59,9 @@ pub(crate) enum Error {
     Damaged { path: PathBuf, reason: String },
     #[error("{0}")]
     Refused(String),
+    /// A file is encrypted with another key, or ought to be encrypted.
+    #[error("{0}")]
+    Key(String),
 }
 
 type Result<T> = std::result::Result<T, Error>;
@@ -100,25 +107,29 @@ pub(crate) fn command() -> Command {
         let help = "Directory of backups, or s3://BUCKET/PREFIX; the new one is a directory in it";
         option("to", "TARGET", help).required(true)
     };
+    let key = || {
+        let help = "File with the key (64 hexadecimal digits) with which everything in the target is encrypted";
+        option("key-file", "FILE", help)
+    };
     let create = Command::new("create")
         .about("Writes the present state of a running server")
-        .args([uri(), to(), limit()])
+        .args([uri(), to(), limit(), key()])
         .arg(Arg::new("incremental").long("incremental").action(ArgAction::SetTrue).help(
             "Writes what was committed since the last backup: the log, behind what is archived of it. Without a backup a full one",
         ));
     let archive = Command::new("archive")
         .about("Writes the log of a running server behind the newest backup, as it grows, until it is ended")
-        .args([uri(), to(), limit()]);
-    let list = Command::new("list").about("Prints the backups of a directory, the oldest first").arg(from());
+        .args([uri(), to(), limit(), key()]);
+    let list = Command::new("list").about("Prints the backups of a directory, the oldest first").args([from(), key()]);
     let verify = Command::new("verify")
         .about("Reads every file of the backups of a directory and checks it")
-        .arg(from())
+        .args([from(), key()])
         .arg(backup())
         .arg(Arg::new("restore").long("restore").action(ArgAction::SetTrue).help("Restores and validates them as well"))
         .arg(option("scratch", "DIRECTORY", "Place of what is restored for that; it is removed").requires("restore"));
     let restore = Command::new("restore")
         .about("Makes a data directory of a backup")
-        .arg(from())
+        .args([from(), key()])
         .arg(backup().help("The state of this backup; by default the newest one, and the archived log behind it"))
         .arg(option(
             "time",
@@ -134,12 +145,16 @@ pub(crate) fn command() -> Command {
         .arg(option("dbpath", "DIRECTORY", "Directory to restore into: an empty one, or none yet").required(true));
     let prune = Command::new("prune")
         .about("Removes the oldest backups of a directory, and those that were not finished")
-        .arg(from())
+        .args([from(), key()])
         .arg(
-            option("keep", "COUNT", "Number of backups that stay")
-                .required(true)
+            option("keep", "COUNT", "Number of backups that stay at least")
                 .value_parser(clap::value_parser!(u64).range(1..)),
-        );
+        )
+        .arg(
+            option("keep-days", "DAYS", "Days back to which everything stays that restores any second of them")
+                .value_parser(clap::value_parser!(u32).range(1..)),
+        )
+        .group(clap::ArgGroup::new("kept").args(["keep", "keep-days"]).multiple(true).required(true));
     Command::new("backup")
         .about("Backs up a running server, and restores what was backed up")
         .subcommand_required(true)
@@ -152,8 +167,9 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
         return Err(Failure::new(BAD_OPTIONS, "arbor backup needs a subcommand"));
     };
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    let from = || Target::parse(text("from").unwrap_or_default());
-    let to = || Target::parse(text("to").unwrap_or_default());
+    let key = || text("key-file").map(|path| Cipher::read(path.as_ref())).transpose();
+    let target = |name| Ok::<Target, Error>(Target::parse(text(name).unwrap_or_default())?.encrypted(key()?));
+    let (from, to) = (|| target("from"), || target("to"));
     let limit = || matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
     match name {
         "create" => create::create(text("uri").unwrap_or_default(), &to()?, limit(), matches.get_flag("incremental"))?,
@@ -176,7 +192,13 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
             let only: Vec<String> = matches.get_many("only").unwrap_or_default().cloned().collect();
             restore::run(&from()?, &asked, &only, text("dbpath").unwrap_or_default().as_ref())?;
         }
-        "prune" => prune(&from()?, matches.get_one::<u64>("keep").map_or(usize::MAX, |keep| *keep as usize))?,
+        "prune" => {
+            let keep = Keep {
+                count: matches.get_one::<u64>("keep").map(|count| *count as usize),
+                days: matches.get_one::<u32>("keep-days").copied(),
+            };
+            prune(&from()?, keep, jiff::Timestamp::now())?;
+        }
         name => return Err(Failure::new(BAD_OPTIONS, format!("arbor backup has no subcommand {name}"))),
     }
     Ok(())
@@ -184,7 +206,7 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
 
 fn list(from: &Target) -> Result<()> {
     for backup in from.backups()? {
-        match backup.read() {
+        match backup.read()? {
             Condition::Whole(manifest) => println!("{} {manifest}", backup.name),
             Condition::Unfinished => println!("{} incomplete: it has no manifest.json", backup.name),
             Condition::Damaged(error) => println!("{} damaged: {error}", backup.name),
@@ -199,10 +221,33 @@ fn list(from: &Target) -> Result<()> {
     Ok(())
 }
 
-fn prune(from: &Target, keep: usize) -> Result<()> {
+/// The backups that a `prune` leaves: those that either of the two wants.
+#[derive(Clone, Copy, Debug, Default)]
+struct Keep {
+    count: Option<usize>,
+    days: Option<u32>,
+}
+
+impl Keep {
+    /// Returns how many of the backups, the oldest first, go.
+    fn too_old<'m>(self, backups: impl Iterator<Item = &'m Manifest> + Clone, now: jiff::Timestamp) -> usize {
+        let all = backups.clone().count();
+        let by_count = self.count.map(|count| all.saturating_sub(count));
+        let by_days = self.days.map(|days| {
+            let since = now.as_second() - i64::from(days) * 86_400;
+            let is_before =
+                |own: &&Manifest| own.ended.parse::<jiff::Timestamp>().is_ok_and(|ended| ended.as_second() <= since);
+            // The last one before that is what the log continues: without it the first of these days could not be restored.
+            backups.take_while(is_before).count().saturating_sub(1)
+        });
+        [by_count, by_days].into_iter().flatten().min().unwrap_or(0)
+    }
+}
+
+fn prune(from: &Target, keep: Keep, now: jiff::Timestamp) -> Result<()> {
     let mut whole = Vec::new();
     for backup in from.backups()? {
-        match backup.read() {
+        match backup.read()? {
             Condition::Whole(manifest) => whole.push((backup, manifest)),
             Condition::Unfinished => {
                 backup.remove().map(|()| println!("{} removed: it was not finished", backup.name))?
@@ -211,7 +256,7 @@ fn prune(from: &Target, keep: usize) -> Result<()> {
             Condition::Damaged(error) => println!("{} is damaged, and stays: {error}", backup.name),
         }
     }
-    let old = whole.len().saturating_sub(keep);
+    let old = keep.too_old(whole.iter().map(|(_, manifest)| &**manifest), now);
     whole.iter().take(old).try_for_each(|(backup, _)| backup.remove().map(|()| println!("{} removed", backup.name)))?;
     if let Some((_, oldest)) = whole.get(old) {
         match LogFiles::of(from).remove_before(oldest.position)? {
@@ -220,4 +265,25 @@ fn prune(from: &Target, keep: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_either_number_or_days_want_stays() {
+        let ended = |day: u32| Manifest { ended: format!("2026-11-{day:02}T00:00:00Z"), ..manifest::tests::example() };
+        let backups: Vec<Manifest> = [1, 5, 10, 15, 20].into_iter().map(ended).collect();
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let gone = |count, days| Keep { count, days }.too_old(backups.iter(), now);
+        assert_eq!([gone(Some(2), None), gone(Some(5), None), gone(Some(9), None)], [3, 0, 0]);
+        // Ten days back is the 10th at noon: the backup of that day is the one from which it is restored.
+        assert_eq!(
+            [gone(None, Some(10)), gone(None, Some(11)), gone(None, Some(100)), gone(None, Some(1))],
+            [2, 1, 0, 3]
+        );
+        assert_eq!([gone(Some(1), Some(10)), gone(Some(4), Some(1)), gone(None, None)], [2, 1, 0]);
+        assert_eq!(Keep { count: None, days: Some(1) }.too_old([].iter(), now), 0);
+    }
 }

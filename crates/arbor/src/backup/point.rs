@@ -119,7 +119,7 @@ fn base(
     is_before: impl Fn(&Manifest) -> bool,
 ) -> Result<(Point, Coverage)> {
     for backup in from.backups()?.into_iter().rev() {
-        match backup.read() {
+        match backup.read()? {
             Condition::Whole(manifest) if is_before(&manifest) => {
                 let covered = coverage(heads, &manifest);
                 return Ok((Point { backup, manifest: *manifest, until }, covered));
@@ -174,7 +174,7 @@ impl std::fmt::Display for Range {
 pub(super) fn ranges(from: &Target, heads: &[LogBlockHead]) -> Result<Vec<Range>> {
     let mut found: Vec<Range> = Vec::new();
     for backup in from.backups()? {
-        let Condition::Whole(manifest) = backup.read() else { continue };
+        let Condition::Whole(manifest) = backup.read()? else { continue };
         let covered = coverage(heads, &manifest);
         let (first, last) = (manifest.position, covered.last);
         let (first_time, last_time) = (time_of(&manifest), covered.time.max(time_of(&manifest)));

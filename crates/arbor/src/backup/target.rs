@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cipher::{Cipher, Encrypted};
 use super::files::{Directory, Files};
 use super::manifest::{MANIFEST, Manifest};
 use super::s3::Store;
@@ -49,6 +50,14 @@ impl Target {
         }
     }
 
+    /// Encrypts all files on their way into the target.
+    pub(super) fn encrypted(self, cipher: Option<Cipher>) -> Target {
+        match cipher {
+            None => self,
+            Some(cipher) => Target { files: Arc::new(Encrypted::new(self.files, cipher)) },
+        }
+    }
+
     pub(super) fn directory(path: impl Into<PathBuf>) -> Target {
         Target { files: Arc::new(Directory::new(path)) }
     }
@@ -79,7 +88,7 @@ impl Target {
         if let Some(name) = name {
             let own = backups.into_iter().find(|backup| backup.name == name);
             let own = own.ok_or_else(|| Error::Refused(format!("{self} has no backup {name}")))?;
-            return match own.read() {
+            return match own.read()? {
                 Condition::Whole(manifest) => Ok((own, *manifest)),
                 Condition::Unfinished => {
                     Err(Error::Refused(format!("{} is incomplete: it has no {MANIFEST}", own.path().display())))
@@ -89,7 +98,7 @@ impl Target {
         }
         let mut reason = None;
         while let Some(backup) = backups.pop() {
-            match backup.read() {
+            match backup.read()? {
                 Condition::Whole(manifest) => return Ok((backup, *manifest)),
                 Condition::Unfinished => {}
                 // An older one would be something else than was asked for.
@@ -104,13 +113,15 @@ impl Target {
     pub(super) fn begin(&self, deployment: &str) -> Result<Backup> {
         self.files.make()?;
         for backup in self.backups()? {
-            if let Condition::Whole(manifest) = backup.read()
-                && manifest.deployment != deployment
-            {
-                return Err(Error::Refused(format!(
-                    "{self} has backups of another deployment ({}, id {}); this one has the id {deployment}. Take another directory",
-                    manifest.host, manifest.deployment
-                )));
+            match backup.read()? {
+                Condition::Whole(manifest) if manifest.deployment != deployment => {
+                    return Err(Error::Refused(format!(
+                        "{self} has backups of another deployment ({}, id {}); this one has the id {deployment}. Take another directory",
+                        manifest.host, manifest.deployment
+                    )));
+                }
+                // All of a target has one key.
+                Condition::Whole(_) | Condition::Unfinished | Condition::Damaged(_) => {}
             }
         }
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -129,11 +140,13 @@ impl Backup {
         self.files.path(&self.name)
     }
 
-    pub(super) fn read(&self) -> Condition {
+    /// Errors: it has another key than the target.
+    pub(super) fn read(&self) -> Result<Condition> {
         match Manifest::read(&*self.files, &self.name) {
-            Ok(Some(manifest)) => Condition::Whole(Box::new(manifest)),
-            Ok(None) => Condition::Unfinished,
-            Err(error) => Condition::Damaged(error),
+            Ok(Some(manifest)) => Ok(Condition::Whole(Box::new(manifest))),
+            Ok(None) => Ok(Condition::Unfinished),
+            Err(error @ Error::Key(_)) => Err(error),
+            Err(error) => Ok(Condition::Damaged(error)),
         }
     }
 
@@ -178,7 +191,7 @@ mod tests {
         let second = target.begin("d").unwrap();
         let names: Vec<String> = target.backups().unwrap().into_iter().map(|backup| backup.name).collect();
         assert_eq!(names, [first.name.clone(), second.name.clone()]);
-        assert!(matches!(first.read(), Condition::Unfinished));
+        assert!(matches!(first.read().unwrap(), Condition::Unfinished));
         let refused = target.find(None).unwrap_err().to_string();
         assert!(refused.contains(&format!("{} is incomplete", second.name)), "{refused}");
         first.remove().unwrap();

@@ -19,7 +19,7 @@ pub(super) fn run(from: &Target, name: Option<&str>, scratch: Option<&Path>) -> 
     }
     let mut bad = 0;
     for backup in &backups {
-        let problems = match backup.read() {
+        let problems = match backup.read()? {
             Condition::Unfinished => vec!["it is incomplete: it has no manifest.json".to_owned()],
             Condition::Damaged(error) => vec![error.to_string()],
             Condition::Whole(manifest) => problems(from, backup, &manifest, scratch)?,
