@@ -6,6 +6,7 @@ use arbor_base::{Position, TreeId};
 use arbor_txn::fetch::{Begun, LogBlock, LogBlockHead, TreeFacts};
 use arbor_txn::record::{Record, refers_to_loads};
 
+use super::cluster::{self, Cluster};
 use super::create::{Progress, write_tree};
 use super::log_files::{ArchiveEnd, LoadFiles, LogFiles, LogWriter};
 use super::manifest::Manifest;
@@ -19,6 +20,8 @@ const POLL: Duration = Duration::from_millis(200);
 const QUIET: Duration = Duration::from_secs(10);
 /// Time between two attempts to reach a server.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time in which a secondary has to have what its primary had.
+const BEHIND: Duration = Duration::from_secs(120);
 const REPORT: Duration = Duration::from_secs(60);
 
 /// The reason why an archive ends.
@@ -41,10 +44,17 @@ pub(super) struct Added {
     pub last: u64,
     pub time: u64,
     pub bytes: u64,
+    /// Records whose trees came past the log.
+    pub loads: u64,
 }
 
 /// Archives until the process ends.
 pub(super) fn run(uri: &str, target: &Target, limit: Option<u64>) -> Result<()> {
+    if Cluster::of(uri)?.is_some() {
+        let text = "the log of a whole cluster is archived by `create --incremental`, run by a timer";
+        return Err(Error::Refused(text.to_owned()));
+    }
+    cluster::refuse(target)?;
     loop {
         let stopped = Source::choose(uri).map_err(Stopped::Unreachable).and_then(|source| {
             let mut archive = Archive::open(&source, target, limit)?;
@@ -62,12 +72,40 @@ pub(super) fn run(uri: &str, target: &Target, limit: Option<u64>) -> Result<()> 
 
 /// Archives up to the present.
 pub(super) fn once(source: &Source, target: &Target, limit: Option<u64>) -> Result<Added> {
-    let caught_up = || -> std::result::Result<Added, Stopped> {
-        let mut archive = Archive::open(source, target, limit)?;
+    while_open(source, target, limit, |archive| {
         while archive.step(true)? {}
+        Ok(())
+    })
+}
+
+/// Archives up to a time behind which the set has logged a record already.
+pub(super) fn up_to(source: &Source, target: &Target, limit: Option<u64>, time: u64) -> Result<Added> {
+    let end = Instant::now() + BEHIND;
+    while_open(source, target, limit, |archive| {
+        while archive.added.time <= time {
+            if !archive.step(false)? {
+                if Instant::now() >= end {
+                    let text = format!("{} is too far behind its primary", archive.source.address);
+                    return Err(Stopped::Final(Error::Refused(text)));
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn while_open(
+    source: &Source,
+    target: &Target,
+    limit: Option<u64>,
+    work: impl FnOnce(&mut Archive<'_>) -> std::result::Result<(), Stopped>,
+) -> Result<Added> {
+    let done = Archive::open(source, target, limit).and_then(|mut archive| {
+        work(&mut archive)?;
         Ok(archive.added)
-    };
-    caught_up().map_err(|stopped| match stopped {
+    });
+    done.map_err(|stopped| match stopped {
         Stopped::Unreachable(error) | Stopped::Final(error) => error,
     })
 }
@@ -231,6 +269,7 @@ impl<'s> Archive<'s> {
         let fetched = self.write_load(record, &state.begun, trees);
         self.source.end(state.begun.snapshot);
         let files = fetched?;
+        self.added.loads += 1;
         self.added.bytes += files.iter().map(|file| file.bytes).sum::<u64>();
         Ok(self.files.write_load(&LoadFiles { record: record.0, position: state.begun.position.0, files })?)
     }

@@ -182,6 +182,10 @@ impl Files for Encrypted {
         self.inner.path(name)
     }
 
+    fn child(&self, name: &str) -> Arc<dyn Files> {
+        Arc::new(Encrypted { inner: self.inner.child(name), cipher: Arc::clone(&self.cipher) })
+    }
+
     fn make(&self) -> Result<()> {
         self.inner.make()
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use arbor_txn::fetch::{TreeFacts, decode_block};
 
+use super::cluster::{self, Cluster};
 use super::files::Files;
 use super::manifest::{FORMAT, Manifest, TreeFile};
 use super::rows_file::RowsWriter;
@@ -19,20 +20,29 @@ const TRIES: u32 = 3;
 
 /// `limit`: bytes of rows per second, as they are sent. `incremental`: adds to the archive of the log if there is a backup.
 pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental: bool) -> Result<()> {
+    if let Some(cluster) = Cluster::of(uri)? {
+        return cluster::create(&cluster, target, limit, incremental);
+    }
+    cluster::refuse(target)?;
     let source = Source::choose(uri)?;
     if incremental && has_backup(target)? {
         return archive::once(&source, target, limit).map(|added| println!("{added}"));
     }
+    full(&source, target, limit)
+}
+
+/// Writes a full backup of one set.
+pub(super) fn full(source: &Source, target: &Target, limit: Option<u64>) -> Result<()> {
     let begun = now();
     let state = source.begin()?;
-    let written = write(&source, &state, target, limit, begun);
+    let written = write(source, &state, target, limit, begun);
     source.end(state.begun.snapshot);
     let (name, manifest) = written?;
     println!("{name} {manifest}");
     Ok(())
 }
 
-fn has_backup(target: &Target) -> Result<bool> {
+pub(super) fn has_backup(target: &Target) -> Result<bool> {
     if !target.is_there()? {
         return Ok(false);
     }
@@ -40,7 +50,7 @@ fn has_backup(target: &Target) -> Result<bool> {
     Ok(conditions?.iter().any(|condition| matches!(condition, Condition::Whole(_))))
 }
 
-fn now() -> String {
+pub(super) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

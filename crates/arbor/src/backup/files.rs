@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::cipher::Cipher;
 use super::{Error, Result, io};
@@ -50,6 +51,9 @@ pub(super) trait Growing: Send {
 pub(super) trait Files: Send + Sync {
     /// The place of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
+
+    /// A directory of the target as a target of its own.
+    fn child(&self, name: &str) -> Arc<dyn Files>;
 
     /// Makes the target, if its place is there.
     fn make(&self) -> Result<()>;
@@ -137,6 +141,10 @@ fn present<T>(found: std::io::Result<T>) -> std::io::Result<Option<T>> {
 impl Files for Directory {
     fn path(&self, name: &str) -> PathBuf {
         if name.is_empty() { self.root.clone() } else { self.root.join(name) }
+    }
+
+    fn child(&self, name: &str) -> Arc<dyn Files> {
+        Arc::new(Directory::new(self.root.join(name)))
     }
 
     fn make(&self) -> Result<()> {

@@ -17,6 +17,7 @@
 //! | `source` | the server that is asked |
 //! | `log_files` | the archived log in the target, byte layout |
 //! | `point` | a point of the past: the backup and the part of the log that make it up |
+//! | `cluster` | all sets of a sharded cluster at one time |
 //! | `create`, `archive`, `verify`, `restore` | the subcommands; `list` and `prune` are here |
 //!
 //! - B1: a directory without `manifest.json` is no backup: the manifest is written last, when all other files are on the disk.
@@ -26,6 +27,7 @@
 
 mod archive;
 mod cipher;
+mod cluster;
 mod create;
 mod files;
 mod log_files;
@@ -47,7 +49,7 @@ use cipher::Cipher;
 use log_files::LogFiles;
 use manifest::Manifest;
 use point::Asked;
-use target::{Condition, Target};
+use target::{Backup, Condition, Target};
 
 /// The reason why a backup cannot be written, read or restored.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +98,7 @@ pub(crate) fn command() -> Command {
     let from = || option("from", "TARGET", "Directory of backups, or s3://BUCKET/PREFIX").required(true);
     let backup = || option("backup", "NAME", "One backup of the directory");
     let uri = || {
-        let help = "Connection string; of several hosts a secondary is taken, if there is one";
+        let help = "Connection string; of several hosts a secondary is taken, if there is one. That of a router: the whole cluster";
         option("uri", "URI", help).required(true)
     };
     let limit = || {
@@ -142,6 +144,11 @@ pub(crate) fn command() -> Command {
             option("only", "NAMESPACE", "Only this database, or this collection (DB.COLLECTION); may be repeated")
                 .action(ArgAction::Append),
         )
+        .arg(
+            option("shard", "NAME=SET/HOST:PORT,...", "Where a shard of a cluster is going to be; may be repeated")
+                .action(ArgAction::Append)
+                .value_parser(parse_shard),
+        )
         .arg(option("dbpath", "DIRECTORY", "Directory to restore into: an empty one, or none yet").required(true));
     let prune = Command::new("prune")
         .about("Removes the oldest backups of a directory, and those that were not finished")
@@ -162,6 +169,15 @@ pub(crate) fn command() -> Command {
         .subcommands([create, archive, list, verify, restore, prune])
 }
 
+fn parse_shard(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, hosts) = text.split_once('=').ok_or("it is not of the form NAME=SET/HOST:PORT")?;
+    match hosts.split_once('/') {
+        Some((set, hosts)) if !name.is_empty() && !set.is_empty() && hosts.contains(':') => {}
+        _ => return Err("it is not of the form NAME=SET/HOST:PORT".to_owned()),
+    }
+    Ok((name.to_owned(), hosts.to_owned()))
+}
+
 pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else {
         return Err(Failure::new(BAD_OPTIONS, "arbor backup needs a subcommand"));
@@ -174,10 +190,14 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     match name {
         "create" => create::create(text("uri").unwrap_or_default(), &to()?, limit(), matches.get_flag("incremental"))?,
         "archive" => archive::run(text("uri").unwrap_or_default(), &to()?, limit())?,
+        "list" if cluster::is_of_one(&from()?)? => cluster::list(&from()?)?,
         "list" => list(&from()?)?,
         "verify" => {
             let scratch = text("scratch").map_or_else(std::env::temp_dir, PathBuf::from);
             let scratch = matches.get_flag("restore").then_some(scratch);
+            if text("backup").is_none() && cluster::is_of_one(&from()?)? {
+                return Ok(cluster::verify(&from()?, scratch.as_deref())?);
+            }
             verify::run(&from()?, text("backup"), scratch.as_deref())?;
         }
         "restore" => {
@@ -190,14 +210,27 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
                 _ => Asked::Newest,
             };
             let only: Vec<String> = matches.get_many("only").unwrap_or_default().cloned().collect();
-            restore::run(&from()?, &asked, &only, text("dbpath").unwrap_or_default().as_ref())?;
+            let (from, dbpath) = (from()?, text("dbpath").unwrap_or_default().as_ref());
+            let hosts: Vec<(String, String)> = matches.get_many("shard").unwrap_or_default().cloned().collect();
+            match cluster::is_of_one(&from)? {
+                true if !only.is_empty() => {
+                    let text = "--only is for backups of one set: name the directory of a shard in --from";
+                    return Err(Failure::new(BAD_OPTIONS, text));
+                }
+                true => cluster::restore(&from, &asked, &hosts, dbpath)?,
+                false if !hosts.is_empty() => {
+                    return Err(Failure::new(BAD_OPTIONS, "--shard is for backups of a sharded cluster"));
+                }
+                false => restore::run(&from, &asked, &only, dbpath)?,
+            }
         }
         "prune" => {
             let keep = Keep {
                 count: matches.get_one::<u64>("keep").map(|count| *count as usize),
                 days: matches.get_one::<u32>("keep-days").copied(),
             };
-            prune(&from()?, keep, jiff::Timestamp::now())?;
+            let (from, now) = (from()?, jiff::Timestamp::now());
+            if cluster::is_of_one(&from)? { cluster::prune(&from, keep, now)? } else { prune(&from, keep, now)? }
         }
         name => return Err(Failure::new(BAD_OPTIONS, format!("arbor backup has no subcommand {name}"))),
     }
@@ -229,14 +262,14 @@ struct Keep {
 }
 
 impl Keep {
-    /// Returns how many of the backups, the oldest first, go.
-    fn too_old<'m>(self, backups: impl Iterator<Item = &'m Manifest> + Clone, now: jiff::Timestamp) -> usize {
+    /// Returns how many of the backups, the oldest first, go. They are given by the times at which they ended.
+    fn too_old<'m>(self, backups: impl Iterator<Item = &'m str> + Clone, now: jiff::Timestamp) -> usize {
         let all = backups.clone().count();
         let by_count = self.count.map(|count| all.saturating_sub(count));
         let by_days = self.days.map(|days| {
             let since = now.as_second() - i64::from(days) * 86_400;
             let is_before =
-                |own: &&Manifest| own.ended.parse::<jiff::Timestamp>().is_ok_and(|ended| ended.as_second() <= since);
+                |ended: &&str| ended.parse::<jiff::Timestamp>().is_ok_and(|ended| ended.as_second() <= since);
             // The last one before that is what the log continues: without it the first of these days could not be restored.
             backups.take_while(is_before).count().saturating_sub(1)
         });
@@ -256,7 +289,12 @@ fn prune(from: &Target, keep: Keep, now: jiff::Timestamp) -> Result<()> {
             Condition::Damaged(error) => println!("{} is damaged, and stays: {error}", backup.name),
         }
     }
-    let old = keep.too_old(whole.iter().map(|(_, manifest)| &**manifest), now);
+    let old = keep.too_old(whole.iter().map(|(_, manifest)| manifest.ended.as_str()), now);
+    remove_old(from, &whole, old)
+}
+
+/// Removes the first `old` backups, and the log before the others.
+fn remove_old(from: &Target, whole: &[(Backup, Box<Manifest>)], old: usize) -> Result<()> {
     whole.iter().take(old).try_for_each(|(backup, _)| backup.remove().map(|()| println!("{} removed", backup.name)))?;
     if let Some((_, oldest)) = whole.get(old) {
         match LogFiles::of(from).remove_before(oldest.position)? {
@@ -273,10 +311,9 @@ mod tests {
 
     #[test]
     fn what_either_number_or_days_want_stays() {
-        let ended = |day: u32| Manifest { ended: format!("2026-11-{day:02}T00:00:00Z"), ..manifest::tests::example() };
-        let backups: Vec<Manifest> = [1, 5, 10, 15, 20].into_iter().map(ended).collect();
+        let backups = [1, 5, 10, 15, 20].map(|day| format!("2026-11-{day:02}T00:00:00Z"));
         let now = "2026-11-20T12:00:00Z".parse().unwrap();
-        let gone = |count, days| Keep { count, days }.too_old(backups.iter(), now);
+        let gone = |count, days| Keep { count, days }.too_old(backups.iter().map(String::as_str), now);
         assert_eq!([gone(Some(2), None), gone(Some(5), None), gone(Some(9), None)], [3, 0, 0]);
         // Ten days back is the 10th at noon: the backup of that day is the one from which it is restored.
         assert_eq!(
@@ -284,6 +321,6 @@ mod tests {
             [2, 1, 0, 3]
         );
         assert_eq!([gone(Some(1), Some(10)), gone(Some(4), Some(1)), gone(None, None)], [2, 1, 0]);
-        assert_eq!(Keep { count: None, days: Some(1) }.too_old([].iter(), now), 0);
+        assert_eq!(Keep { count: None, days: Some(1) }.too_old(std::iter::empty(), now), 0);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn trial(from: &Target, point: &Point, directory: &Path) -> Result<()
     check::verify(directory).map_err(|failure| Error::Refused(failure.to_string()))
 }
 
-fn check_is_empty(dbpath: &Path) -> Result<()> {
+pub(super) fn check_is_empty(dbpath: &Path) -> Result<()> {
     match std::fs::read_dir(dbpath) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io("read", dbpath)(error)),
@@ -60,7 +60,7 @@ fn check_is_empty(dbpath: &Path) -> Result<()> {
 }
 
 /// Returns the position of the state. Requires that the directory is empty or missing. Ensures on `Err`: it is so again.
-fn restore(from: &Target, point: &Point, only: &[String], dbpath: &Path) -> Result<Position> {
+pub(super) fn restore(from: &Target, point: &Point, only: &[String], dbpath: &Path) -> Result<Position> {
     let manifest = &point.manifest;
     let stored = Stored::of(&from.files, &point.backup.name, manifest.state(), manifest.files.clone());
     stored.check_files()?;
@@ -91,7 +91,7 @@ fn missing_engine(name: &str) -> Error {
     ))
 }
 
-fn empty(dbpath: &Path, is_new: bool) -> std::io::Result<()> {
+pub(super) fn empty(dbpath: &Path, is_new: bool) -> std::io::Result<()> {
     if is_new {
         return std::fs::remove_dir_all(dbpath);
     }
@@ -104,6 +104,12 @@ fn empty(dbpath: &Path, is_new: bool) -> std::io::Result<()> {
 
 fn refused(error: &dyn std::fmt::Display) -> Error {
     Error::Refused(format!("cannot restore: {error}"))
+}
+
+/// Opens a directory that was restored, to change something in it.
+pub(super) fn open_own(home: &str, dbpath: &Path) -> Result<Storage> {
+    let home = NAMES.iter().find(|name| **name == home).ok_or_else(|| missing_engine(home))?;
+    open(home, dbpath, Part::Own)
 }
 
 fn open(home: &str, dbpath: &Path, part: Part) -> Result<Storage> {

@@ -45,6 +45,7 @@ pub(super) struct Store {
     connection: Arc<Connection>,
 }
 
+#[derive(Clone)]
 struct Connection {
     agent: Agent,
     /// `http://HOST:PORT`, and what of the path comes before the key.
@@ -427,6 +428,11 @@ fn element(text: &str, name: &str) -> Option<String> {
 impl Files for Store {
     fn path(&self, name: &str) -> PathBuf {
         self.connection.path(name)
+    }
+
+    fn child(&self, name: &str) -> Arc<dyn Files> {
+        let prefix = self.connection.key(name);
+        Arc::new(Store { connection: Arc::new(Connection { prefix, ..Connection::clone(&self.connection) }) })
     }
 
     /// A bucket has an owner, costs and rights: it is made by people.

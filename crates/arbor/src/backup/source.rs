@@ -54,9 +54,14 @@ impl Source {
         let uri = Uri::parse(uri).map_err(|error| Error::Refused(format!("--uri: {error}")))?;
         let mut options = uri.options();
         options.app_name = "arbor backup".to_owned();
-        options.timeout = options.timeout.or(Some(REPLY_TIMEOUT));
+        Source::among(&uri.addresses, &options)
+    }
+
+    /// The first of the addresses, or of several the first secondary, else the primary.
+    pub(super) fn among(addresses: &[String], options: &Options) -> Result<Source> {
+        let options = Options { timeout: options.timeout.or(Some(REPLY_TIMEOUT)), ..options.clone() };
         let (mut other, mut reason) = (None, None);
-        for address in &uri.addresses {
+        for address in addresses {
             let hello = |mut client: Client| -> std::result::Result<DocBuf, ClientError> {
                 Ok(client.command("admin", &DocBuf::new().with("hello", 1))?.doc.to_buf())
             };
@@ -65,7 +70,7 @@ impl Source {
                     return Ok(Source::of(address, options));
                 }
                 Ok(hello) => {
-                    let is_usable = uri.addresses.len() == 1 || says(&hello, "isWritablePrimary");
+                    let is_usable = addresses.len() == 1 || says(&hello, "isWritablePrimary");
                     other = other.or(is_usable.then(|| address.clone()));
                 }
                 Err(error) => reason = Some(format!("{address}: {error}")),

@@ -62,6 +62,11 @@ impl Target {
         Target { files: Arc::new(Directory::new(path)) }
     }
 
+    /// A directory in it, as a target of its own.
+    pub(super) fn child(&self, name: &str) -> Target {
+        Target { files: self.files.child(name) }
+    }
+
     pub(super) fn is_there(&self) -> Result<bool> {
         Ok(self.files.list("")?.is_some())
     }

@@ -57,7 +57,7 @@ fn problems(from: &Target, backup: &Backup, manifest: &Manifest, scratch: Option
 }
 
 /// Restores a state. Returns the problem.
-fn trial(from: &Target, asked: &Asked, scratch: &Path) -> Result<Option<String>> {
+pub(super) fn trial(from: &Target, asked: &Asked, scratch: &Path) -> Result<Option<String>> {
     let point = match point::find(from, asked) {
         Ok(point) => point,
         Err(error) => return Ok(Some(error.to_string())),
