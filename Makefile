@@ -147,10 +147,14 @@ crash-index-build: KILLS = 30
 crash-index-build: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/index_build_loop.py --kills $(KILLS)
 
-# kill -9 of the server, of a backup and of the archive under load; each backup is restored and compared: `make crash-backups BACKUPS=50`
-BACKUPS ?= 50
+# kill -9 of servers, of a backup and of the archive under load; each backup is restored and compared: of one server, of a set of three, and
+# of three shards whose chunks move. `make crash-backups BACKUPS=50`
+BACKUPS ?= 200
 crash-backups: quick setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/backup_loop.py --backups $(BACKUPS)
+	for members in 1 3; do \
+	  ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/backup_loop.py --backups $(BACKUPS) --members $$members || exit 1; \
+	done
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/cluster_backup_loop.py --backups $(BACKUPS)
 
 # the same operations on every engine, and on a server that mixes them; ENGINES=ftree,lmdb,rocksdb,wiredTiger with a build that has them
 ENGINES ?= ftree,lmdb

@@ -2,96 +2,15 @@
 as it was at that time."""
 
 import contextlib
-import random
 import re
 import shutil
-import threading
 import time
 
 import bson
-from pymongo.errors import OperationFailure, PyMongoError
 
-from arbor_cluster import Cluster, Member, Router
+from arbor_cluster import Cluster
+from cluster_backups import ACCOUNTS, NAMESPACE, SETTLED_S, Load, Restored, check_log, insist, prepare, settled
 from test_backup import refused, succeeds
-
-ACCOUNTS, EACH = 60, 100
-NAMESPACE = "bank.accounts"
-WAIT, LOCKED = 120, 117
-
-
-class Load:
-    """Transfers between accounts of all shards, and moves of chunks, until the end."""
-
-    def __init__(self, cluster, seed):
-        self.cluster, self.seed = cluster, seed
-        self.stopped, self.problems = threading.Event(), []
-        self.transferred, self.moved = [0, 0], 0
-        self.threads = [threading.Thread(target=self.keep_on, args=(self.transfer, n)) for n in range(2)]
-        self.threads.append(threading.Thread(target=self.keep_on, args=(self.move, 2)))
-
-    def keep_on(self, work, number):
-        chance = random.Random(self.seed + number)
-        with self.cluster.routers[number % 2].client() as client:
-            while not self.stopped.is_set():
-                try:
-                    work(client, chance, number)
-                except PyMongoError as error:
-                    # a conflict, or a move while another one runs
-                    transient = error.has_error_label("TransientTransactionError") or getattr(error, "code", 0) in (112, 117, 246)
-                    if not transient:
-                        self.problems.append(repr(error))
-                        return
-
-    def transfer(self, client, chance, number):
-        source, target = chance.sample(range(ACCOUNTS), 2)
-        own = {"_id": f"{self.seed}-{number}-{self.transferred[number]}", "from": source, "to": target}
-        with client.start_session() as session, session.start_transaction():
-            client.bank.accounts.update_one({"_id": source}, {"$inc": {"n": -1, "writes": 1}}, session=session)
-            client.bank.accounts.update_one({"_id": target}, {"$inc": {"n": 1, "writes": 1}}, session=session)
-            client.bank.log.insert_one(own, session=session)
-        self.transferred[number] += 1
-
-    def move(self, client, chance, _):
-        bound = chance.randrange(0, ACCOUNTS, 10)
-        to = chance.choice(self.cluster.shards).name
-        client.admin.command("moveChunk", NAMESPACE, find={"_id": bound}, to=to)
-        self.moved += 1
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join()
-        assert not self.problems, self.problems
-
-
-def prepare(client):
-    client.admin.command("enableSharding", "bank", primaryShard="s0")
-    client.admin.command("shardCollection", NAMESPACE, key={"_id": 1})
-    for bound in range(10, ACCOUNTS, 10):
-        client.admin.command("split", NAMESPACE, middle={"_id": bound})
-    for bound in range(0, ACCOUNTS, 10):
-        client.admin.command("moveChunk", NAMESPACE, find={"_id": bound}, to=f"s{bound // 10 % 3}")
-    client.bank.accounts.insert_many([{"_id": n, "n": EACH, "writes": 0} for n in range(ACCOUNTS)])
-    client.bank.create_collection("log")
-
-
-def documents(client):
-    return {doc["_id"]: doc for doc in client.bank.accounts.find()}, {doc["_id"]: doc for doc in client.bank.log.find()}
-
-
-def of_log(log):
-    """The accounts after the transfers of the log."""
-    accounts = {n: {"_id": n, "n": EACH, "writes": 0} for n in range(ACCOUNTS)}
-    for doc in log.values():
-        for name, by in (("from", -1), ("to", 1)):
-            accounts[doc[name]]["n"] += by
-            accounts[doc[name]]["writes"] += 1
-    return accounts
 
 
 def point(output):
@@ -100,60 +19,17 @@ def point(output):
     return name, bson.Timestamp(int(seconds), int(counter))
 
 
-class Restored(Cluster):
-    """A cluster on directories that were restored, on other ports."""
-
-    def __init__(self, target, directory, stack, *options):
-        directory.mkdir()
-        self.directory, self.stack = directory, stack
-        self.config = Member(directory, "cfg", "--configsvr")
-        self.shards = [Member(directory, f"s{n}", "--shardsvr") for n in range(3)]
-        placed = [f"--shard={shard.name}={shard.hosts}" for shard in self.shards]
-        self.output = succeeds("restore", "--from", target, "--dbpath", directory / "restored", *placed, *options)
-        for member in [self.config, *self.shards]:
-            own = "config" if member is self.config else f"shard-{member.name}"
-            shutil.move(directory / "restored" / own, member.dbpath)
-            stack.enter_context(member)
-            member.initiate()
-        self.routers = [stack.enter_context(Router(directory, self.config)) for _ in range(2)]
-
-
-def settled(client):
-    """Waits until the routers have completed the transactions that were under way. Returns the log."""
-    end = time.monotonic() + WAIT
-    while True:
-        accounts, log = documents(client)
-        if accounts == of_log(log):
-            return log
-        assert time.monotonic() < end, (accounts, log)
-        time.sleep(0.2)
-
-
-def check(restored, client, before, after):
-    """`before` and `after`: transfers of each thread that were done when the backup began, and when it had ended."""
+def check(restored, client, before, tried):
     log = settled(client)
-    for number in range(2):
-        done = sum(name.startswith(f"1-{number}-") for name in log)
-        assert before[number] <= done <= after[number] + 1, (number, before, done, after)
-        assert all(f"1-{number}-{turn}" in log for turn in range(done)), "what was done first is there"
-    # it works: each chunk moves, once the lock of the move that was under way is old enough, and transactions write to all shards
+    check_log(log, 1, before, tried)
+    # it works: each chunk moves, and transactions write to all shards
     for bound in range(0, ACCOUNTS, 10):
-        end = time.monotonic() + WAIT
-        while True:
-            try:
-                client.admin.command("moveChunk", NAMESPACE, find={"_id": bound}, to=f"s{bound // 10 % 3}")
-                break
-            except OperationFailure as error:
-                assert error.code == LOCKED and time.monotonic() < end, error
-                time.sleep(0.2)
+        insist(lambda to=bound: client.admin.command("moveChunk", NAMESPACE, find={"_id": to}, to=f"s{to // 10 % 3}"))
     with Load(restored, 9) as load:
-        end = time.monotonic() + WAIT
-        while not load.problems and (min(load.transferred) < 5 or load.moved < 2):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        load.wait_for(10, 2)
     assert len(settled(client)) >= len(log) + 10
     # every shard has the documents of its own ranges and no others, once what has moved away is deleted
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + SETTLED_S
     while True:
         kept = []
         for shard in restored.shards:
@@ -174,24 +50,19 @@ def test_a_cluster_is_restored_to_one_time_while_chunks_move(tmp_path):
         prepare(client)
         with Load(cluster, 1) as load:
             for number in range(3):
-                before, moved = list(load.transferred), load.moved
-                options = ["--incremental"] if number else []
+                before, options = load.acknowledged(), ["--incremental"] if number else []
                 name, _ = point(succeeds("create", "--uri", cluster.routers[1].uri, "--to", target, *options))
                 names.append(name)
-                done.append((before, list(load.transferred)))
-                end = time.monotonic() + WAIT
-                while not load.problems and (sum(load.transferred) < sum(done[-1][1]) + 20 or load.moved < moved + 2):
-                    assert time.monotonic() < end
-                    time.sleep(0.05)
+                done.append((before, list(load.tried)))
+                load.wait_for(20, 2)
             # a time between two backups that all routers have seen
-            before = list(load.transferred)
-            times = []
+            before, times = load.acknowledged(), []
             for router in cluster.routers:
                 with router.client() as asked:
                     times.append(asked.bank.command("ping")["$clusterTime"]["clusterTime"])
             between = max(times)
-            done.append((before, list(load.transferred)))
-            time.sleep(1.1)
+            done.append((before, list(load.tried)))
+            load.wait_for(5, 0)
         succeeds("create", "--incremental", "--uri", cluster.routers[0].uri, "--to", target)
         # what is wrong is said
         assert "backups of a sharded cluster" in refused("create", "--uri", cluster.shards[0].uri, "--to", target)
@@ -216,7 +87,7 @@ def test_a_cluster_is_restored_to_one_time_while_chunks_move(tmp_path):
     between = f"{between.time},{between.inc}"
     for number, arguments in [(1, ["--backup", names[1]]), (3, ["--time", between])]:
         with contextlib.ExitStack() as stack:
-            restored = Restored(target, tmp_path / f"new-{number}", stack, *arguments)
+            restored = Restored(succeeds, target, tmp_path / f"new-{number}", stack, *arguments)
             with restored.routers[0].client() as client:
                 check(restored, client, *done[number])
 

@@ -7,10 +7,13 @@ backup that was killed, or whose server was, is named as incomplete and removed.
 """
 
 import os
+import pathlib
 import random
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 
@@ -19,7 +22,7 @@ from bson import Timestamp
 from pymongo.errors import PyMongoError
 
 from campaign import Problems, arguments, server
-from arbor_process import Arbor, ReplicaSet
+from arbor_process import Arbor, Members, ReplicaSet
 
 CLIENTS = 4
 KEYS = 60
@@ -41,7 +44,7 @@ class Client(threading.Thread):
         self.stopping, self.failure = False, None
 
     def run(self):
-        client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, directConnection=True, retryWrites=False)
+        client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, retryWrites=False)
         try:
             while not self.stopping:
                 changes = self.choose()
@@ -119,7 +122,7 @@ class Disturber(threading.Thread):
         self.switches, self.builds = 0, 0
 
     def run(self):
-        client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, directConnection=True)
+        client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500)
         engine = 0
         while not self.stopping:
             try:
@@ -244,7 +247,7 @@ class Check:
 
 
 def begin(arbor, documents):
-    with pymongo.MongoClient(arbor.direct_uri) as client:
+    with pymongo.MongoClient(arbor.clients_uri) as client:
         client.db.create_collection("tree")
         client.db.create_collection("pages", storageEngine={"lmdb": {}})
         client.db.create_collection("switched")
@@ -282,10 +285,10 @@ def run(arbor, args, rng):
     directory = arbor.dbpath.parent
     target, log_target = directory / "backups", directory / "archive"
     begin(arbor, args.documents)
-    succeeds("create", "--uri", arbor.direct_uri, "--to", log_target)
-    archive = Archive(arbor.direct_uri, log_target)
-    clients = [Client(number, arbor.direct_uri, rng.random()) for number in range(CLIENTS)]
-    disturber = Disturber(arbor.direct_uri, rng.random())
+    succeeds("create", "--uri", arbor.clients_uri, "--to", log_target)
+    archive = Archive(arbor.clients_uri, log_target)
+    clients = [Client(number, arbor.clients_uri, rng.random()) for number in range(CLIENTS)]
+    disturber = Disturber(arbor.clients_uri, rng.random())
     for thread in [*clients, disturber]:
         thread.start()
     check = Check(directory, target, log_target, clients, set(range(args.documents)))
@@ -293,7 +296,7 @@ def run(arbor, args, rng):
     try:
         while done < args.backups:
             limit = ["--limit", 1] if rng.randrange(2) else []
-            command = backup("create", "--uri", arbor.direct_uri, "--to", target, *limit)
+            command = backup("create", "--uri", arbor.clients_uri, "--to", target, *limit)
             running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             kind = rng.randrange(5)
             kill_something(kind, arbor, running, archive, rng, args.seconds)
@@ -327,9 +330,41 @@ def run(arbor, args, rng):
           f"index builds in {time.monotonic() - began:.0f} s, nothing differs")
 
 
+class Several:
+    """A set of several members as the loop sees it: any of them is killed, and started again. Backups read a secondary."""
+
+    def __init__(self, members, rng):
+        self.members, self.rng, self.killed = members, rng, None
+        self.dbpath, self.clients_uri = members.directory / "data", members.uri
+
+    def kill(self):
+        self.killed = self.rng.choice(self.members.members)
+        self.killed.kill()
+
+    def start(self):
+        self.killed.start()
+
+
+def run_on_several(args, rng):
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-backups-"))
+    with Members(directory, args.members, ["--syncdelay", "2"]) as members:
+        with pymongo.MongoClient("127.0.0.1", members.members[0].port, directConnection=True) as client:
+            client.admin.command("replSetInitiate", members.config())
+        try:
+            run(Several(members, rng), args, rng)
+        except Problems as problems:
+            print("\n".join(f"  {problem}" for problem in problems.args))
+            print(f"  data kept in {directory}")
+            sys.exit(1)
+    shutil.rmtree(directory)
+
+
 def main():
-    args, rng = arguments(__doc__, kills=0, seconds=1.5, seconds_are="longest time until a kill", backups=20, documents=1500)
+    args, rng = arguments(__doc__, kills=0, seconds=1.5, seconds_are="longest time until a kill", backups=20, documents=1500, members=1)
+    if args.members > 1:
+        return run_on_several(args, rng)
     with server("backups", "ftree", kind=ReplicaSet) as arbor:
+        arbor.clients_uri = arbor.direct_uri
         run(arbor, args, rng)
 
 
