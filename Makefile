@@ -20,7 +20,7 @@ build: setup-build
 	cargo build --release --locked -p arbor
 	@scripts/split-debug $(CARGO_TARGET_DIR)/release/arbor
 
-# packages in dist/: a tarball, the debug information, a .deb, an SBOM and checksums (scripts/dist)
+# packages in dist/: a tarball, the debug information, a .deb, an .rpm (where rpmbuild is), an SBOM and checksums (scripts/dist)
 dist: build
 	python3 scripts/dist --binary $(CARGO_TARGET_DIR)/release/arbor --out dist
 

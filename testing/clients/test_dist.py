@@ -48,3 +48,27 @@ def test_packages_are_reproducible_and_complete(tmp_path):
     assert '"CycloneDX"' in next((tmp_path / "first").glob("*.sbom.json")).read_text()
     sums = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path / "first", capture_output=True, timeout=60)
     assert sums.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="rpmbuild is not installed")
+def test_the_rpm_has_the_files_of_the_deb(tmp_path):
+    pack(tmp_path / "out")
+    (rpm,), (deb,) = (list((tmp_path / "out").glob(f"*.{kind}")) for kind in ("rpm", "deb"))
+
+    def query(*arguments):
+        command = ["rpm", "--dbpath", str(tmp_path / "db"), "-qp", *arguments, str(rpm)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    listed = subprocess.run(["dpkg-deb", "--contents", str(deb)], capture_output=True, text=True, check=True, timeout=120).stdout
+    files = {line.split()[-1].removeprefix(".") for line in listed.splitlines() if not line.startswith("d")}
+    assert set(query("--list").split()) == files
+    assert query("--configfiles").split() == ["/etc/arbor.conf"]
+    owners = set(query("--queryformat", "[%{FILEUSERNAME}:%{FILEGROUPNAME}\\n]").split())
+    assert owners == {"root:root"} and query("--queryformat", "%{BUILDHOST}") == "arbor"
+    scripts = query("--scripts")
+    assert "useradd --system" in scripts and "systemctl stop arbor.service" in scripts
+    subprocess.run(["rpm2archive", str(rpm)], check=True, timeout=120)
+    root = tmp_path / "root"
+    root.mkdir()
+    subprocess.run(["tar", "-xzf", f"{rpm}.tgz", "-C", str(root)], check=True, timeout=120)
+    assert subprocess.run([root / "usr/bin/arbor", "--version"], capture_output=True, text=True, check=True, timeout=60).stdout.startswith("arbor ")
