@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
-.PHONY: dist attack attack-short crash-power nightly loom miri simulate
+.PHONY: dist image attack attack-short crash-power nightly loom miri simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
 
@@ -23,6 +23,10 @@ build: setup-build
 # packages in dist/: a tarball, the debug information, a .deb, an .rpm (where rpmbuild is), an SBOM and checksums (scripts/dist)
 dist: build
 	python3 scripts/dist --binary $(CARGO_TARGET_DIR)/release/arbor --out dist
+
+# a container image as dist/arbor.oci.tar (scripts/image); with ETCD=FILE its members of a set can run etcd
+image: build
+	scripts/image --binary $(CARGO_TARGET_DIR)/release/arbor --out dist/arbor.oci.tar $(if $(ETCD),--etcd $(ETCD))
 
 # a replica set on this machine, with ports from PORT on: `make cluster MEMBERS=3 DBPATH=data`
 MEMBERS ?= 3

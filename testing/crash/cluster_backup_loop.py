@@ -112,7 +112,7 @@ def run(cluster, args, rng):
 
 
 def main():
-    args, rng = arguments(__doc__, kills=0, seconds=1.0, seconds_are="longest time until a kill", backups=20)
+    args, rng = arguments(__doc__, kills=0, seconds=0.3, seconds_are="longest time until a kill", backups=20)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-cluster-backups-"))
     with contextlib.ExitStack() as stack:
         cluster = Cluster(directory, stack, shards=3)

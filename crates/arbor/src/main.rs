@@ -25,6 +25,7 @@
 //! | `descriptors` | how many files and connections may be open |
 //! | `membership`, `coordination` | what a member of several brings: its identity; etcd |
 //! | `cluster` | a replica set, or shards behind a router, on one machine |
+//! | `container` | the first process of a container, and its health check |
 //! | `supervised` | a process that ends with its parent |
 //! | `echo` | the laboratory's bare peer |
 //! | `version` | what this binary is |
@@ -38,6 +39,7 @@ mod backup;
 mod check;
 mod cluster;
 mod config;
+mod container;
 mod coordination;
 mod descriptors;
 mod directory;
@@ -93,6 +95,8 @@ fn main() -> ExitCode {
         Some(("salvage", matches)) => ended(salvage::run(matches)),
         Some(("salvage-rows", matches)) => ended(salvage::engine_rows::run(matches)),
         Some(("cluster", matches)) => ended(cluster::run(matches)),
+        Some(("container", matches)) => ended(container::run(matches)),
+        Some(("ping", matches)) => ended(container::ping(matches)),
         Some(("supervised", matches)) => ended(supervised::run(matches)),
         Some(("echo", matches)) => ended(echo::run(matches)),
         Some(("lab", matches)) => {
@@ -117,6 +121,8 @@ fn cli() -> Command {
         .subcommand(doctor::command())
         .subcommand(report::command())
         .subcommand(check::command())
+        .subcommand(container::command())
+        .subcommand(container::ping_command())
         .subcommand(inspect::command())
         .subcommand(salvage::command())
         .subcommand(salvage::engine_rows::command())
