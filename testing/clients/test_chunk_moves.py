@@ -5,7 +5,6 @@ import os
 import random
 import threading
 import time
-import uuid
 
 import bson
 import pymongo
@@ -289,7 +288,8 @@ def test_streams_do_not_show_moves(cluster, routed):
         assert [event["documentKey"]["_id"] for event in events if event] == [100]
 
 
-def test_a_retried_write_is_recognized_after_a_move(routed):
+def test_a_retried_write_is_recognized_after_a_move(cluster, routed):
+    routed.twice.c.drop()
     routed.admin.command("shardCollection", "twice.c", key={"k": 1})
     collection = routed.twice.c
     collection.insert_one({"_id": 1, "k": 1, "n": 0})
@@ -297,14 +297,14 @@ def test_a_retried_write_is_recognized_after_a_move(routed):
     command = {
         "update": "c",
         "updates": [{"q": {"k": 1}, "u": {"$inc": {"n": 1}}}],
-        # one of its own: those of the driver have been used with other numbers
-        "lsid": {"id": bson.Binary.from_uuid(uuid.uuid4())},
         "txnNumber": bson.Int64(1),
     }
-    raw = lambda: routed.twice.command(bson.SON(command))
-    assert raw()["nModified"] == 1
-    routed.admin.command("moveChunk", "twice.c", find={"k": 1}, to=other_shard(source))
-    again = raw()
+    # a client of its own, whose session has not been used with other numbers
+    with cluster.routers[0].client(retryWrites=False) as client, client.start_session() as session:
+        raw = lambda: client.twice.command(bson.SON(command), session=session)
+        assert raw()["nModified"] == 1
+        routed.admin.command("moveChunk", "twice.c", find={"k": 1}, to=other_shard(source))
+        again = raw()
     assert again["nModified"] == 1 and again.get("retriedStmtIds", [0]) == [0]
     assert collection.find_one()["n"] == 1
 

@@ -164,7 +164,7 @@ def test_bad_input(routed):
     assert code_of(lambda: admin.command("shardCollection", "bad.c", key={"b": 1})) == 23
     assert code_of(lambda: collection.insert_one({"a": [1]})) == 61
     assert code_of(lambda: collection.update_many({"b": 1}, {"$set": {"c": 1}}, upsert=True)) == 61
-    assert code_of(lambda: collection.update_many({"a": 1}, {"$set": {"a": 2}})) == 66
+    assert code_of(lambda: collection.update_many({"a": 1}, {"$set": {"a": 2}})) == 72
     assert collection.replace_one({"a": 1}, {"a": 2}, upsert=True).modified_count == 1
     assert code_of(lambda: collection.create_index("b", unique=True)) == 67
     collection.create_index([("a", 1), ("b", 1)], unique=True)
