@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -27,13 +28,13 @@ use parking_lot::Mutex;
 use crate::coordinator::{Etcd, EtcdOptions};
 use crate::gateway::{Error, TlsFiles};
 use crate::managed::{ManagedEtcd, ManagedOptions, Ports, find_binary};
-use crate::membership::EtcdMember;
+use crate::membership::{EtcdMember, Patience};
 
 const CONTEXT: &str = "etcd";
 const ROUND: Duration = Duration::from_millis(500);
 const ROUND_IN_STEP: Duration = Duration::from_secs(3);
 /// For one change of etcd's members.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE_MAX: Duration = Duration::from_secs(10);
 /// An etcd of one elects itself in about a second; busy machines take longer.
 const FOUNDING_MAX: Duration = Duration::from_secs(60);
 
@@ -57,6 +58,8 @@ pub struct Keeper {
     options: KeeperOptions,
     log: Arc<Log>,
     running: Mutex<Option<Running>>,
+    /// A step that waits for etcd hears of the end of the server without the lock.
+    stopped: AtomicBool,
 }
 
 struct Running {
@@ -72,7 +75,7 @@ struct Running {
 
 impl Keeper {
     pub fn new(options: KeeperOptions, log: &Arc<Log>) -> Arc<Keeper> {
-        Arc::new(Keeper { options, log: log.clone(), running: Mutex::new(None) })
+        Arc::new(Keeper { options, log: log.clone(), running: Mutex::new(None), stopped: AtomicBool::new(false) })
     }
 
     /// Returns the coordinator of a set. `own` is this server's address in the configuration, `hosts` are those of all members with data and a vote.
@@ -106,6 +109,7 @@ impl Keeper {
 
     /// Ends the process.
     pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
         let stopped = self.running.lock().take();
         drop(stopped);
     }
@@ -184,7 +188,7 @@ impl Keeper {
             (true, Some(managed)) => {
                 managed.note_endpoints(&running.etcd)?;
                 if let Some(own) = own.filter(|own| own.is_learner) {
-                    running.etcd.promote_member(own.id, PATIENCE)?;
+                    running.etcd.promote_member(own.id, &self.patience())?;
                     self.say("joined", &running.own);
                     return Ok(false);
                 }
@@ -218,11 +222,11 @@ impl Keeper {
         let options = self.managed_options(&running.set, &running.own)?;
         // It had begun and its data is gone: it may have voted, so it must not come back under the same identity.
         if let Some(lost) = members.iter().find(|member| member.name == running.own) {
-            running.etcd.remove_member(lost.id, PATIENCE)?;
+            running.etcd.remove_member(lost.id, &self.patience())?;
             self.say("removed, its data is lost", &running.own);
         }
         let url = options.peer_url();
-        let members = running.etcd.add_member(&url, PATIENCE)?;
+        let members = running.etcd.add_member(&url, &self.patience())?;
         let name_of = |member: &EtcdMember| match member.peer_urls.contains(&url) {
             true => running.own.clone(),
             false => member.name.clone(),
@@ -244,9 +248,13 @@ impl Keeper {
             .collect();
         let stranger = members.iter().find(|member| !member.peer_urls.iter().any(|url| urls.contains(url)));
         let Some(stranger) = stranger else { return Ok(true) };
-        running.etcd.remove_member(stranger.id, PATIENCE)?;
+        running.etcd.remove_member(stranger.id, &self.patience())?;
         self.say("removed", &stranger.name);
         Ok(false)
+    }
+
+    fn patience(&self) -> Patience<'_> {
+        Patience { time: CHANGE_MAX, stopped: Some(&self.stopped) }
     }
 
     fn say(&self, what: &str, member: &str) {

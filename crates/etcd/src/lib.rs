@@ -29,5 +29,5 @@ pub use coordinator::{Etcd, EtcdOptions, Health};
 pub use gateway::{Error, TlsFiles};
 pub use keeper::{Keeper, KeeperOptions};
 pub use managed::{ManagedEtcd, ManagedOptions, Ports, end, find_binary};
-pub use membership::EtcdMember;
+pub use membership::{EtcdMember, Patience};
 pub use version::{OLDEST, Release};

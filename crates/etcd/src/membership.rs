@@ -1,6 +1,7 @@
 //! The members of the etcd cluster, changed one at a time. A new member is a learner until it has caught up: a voter that was not
 //! started yet would count for the majority, and stop a cluster of one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,18 @@ impl EtcdMember {
     }
 }
 
+/// Time for a change of etcd's members, which ends when the server does.
+pub struct Patience<'a> {
+    pub time: Duration,
+    pub stopped: Option<&'a AtomicBool>,
+}
+
+impl Patience<'_> {
+    fn ended(&self) -> bool {
+        self.stopped.is_some_and(|stopped| stopped.load(Ordering::Acquire))
+    }
+}
+
 impl Etcd {
     pub fn members(&self) -> Result<Vec<EtcdMember>, Error> {
         let reply = self.gateway.post(Kind::Read, "/v3/cluster/member/list", &json!({ "linearizable": true }))?;
@@ -43,7 +56,7 @@ impl Etcd {
     }
 
     /// Adds a member, which does not vote yet; nothing happens if it is there. Returns all members.
-    pub fn add_member(&self, peer_url: &str, patience: Duration) -> Result<Vec<EtcdMember>, Error> {
+    pub fn add_member(&self, peer_url: &str, patience: &Patience) -> Result<Vec<EtcdMember>, Error> {
         let request = json!({ "peerURLs": [peer_url], "isLearner": true });
         self.change_members("add", &request, patience, |members| {
             members.iter().any(|member| member.peer_urls.iter().any(|url| url == peer_url))
@@ -51,14 +64,14 @@ impl Etcd {
     }
 
     /// Gives a member its vote, once it has caught up.
-    pub fn promote_member(&self, id: u64, patience: Duration) -> Result<(), Error> {
+    pub fn promote_member(&self, id: u64, patience: &Patience) -> Result<(), Error> {
         let request = json!({ "ID": id.to_string() });
         let is_voter = |member: &EtcdMember| member.id == id && !member.is_learner;
         self.change_members("promote", &request, patience, |members| members.iter().any(is_voter)).map(drop)
     }
 
     /// Removes a member; nothing happens if it is not there.
-    pub fn remove_member(&self, id: u64, patience: Duration) -> Result<(), Error> {
+    pub fn remove_member(&self, id: u64, patience: &Patience) -> Result<(), Error> {
         let request = json!({ "ID": id.to_string() });
         self.change_members("remove", &request, patience, |members| !members.iter().any(|m| m.id == id)).map(drop)
     }
@@ -80,10 +93,10 @@ impl Etcd {
         &self,
         what: &str,
         request: &Value,
-        patience: Duration,
+        patience: &Patience,
         is_done: impl Fn(&[EtcdMember]) -> bool,
     ) -> Result<Vec<EtcdMember>, Error> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + patience.time;
         loop {
             let outcome = match self.members() {
                 Ok(members) if is_done(&members) => return Ok(members),
@@ -92,7 +105,7 @@ impl Etcd {
             };
             match outcome {
                 Ok(()) => {}
-                Err(error) if Instant::now() >= until => return Err(error),
+                Err(error) if Instant::now() >= until || patience.ended() => return Err(error),
                 Err(_) => thread::sleep(PAUSE),
             }
         }

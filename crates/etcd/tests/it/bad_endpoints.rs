@@ -1,9 +1,10 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use arbor_etcd::{Error, Etcd, EtcdOptions};
+use arbor_etcd::{Error, Etcd, EtcdOptions, Patience};
 use arbor_repl::coordinator::contract;
 use arbor_repl::{Coordinator, Replaced};
 
@@ -96,4 +97,19 @@ fn a_foreign_value_is_no_agreement() {
     assert!(matches!(one.replace(None, &contract::agreement(1)), Ok(Replaced::Stale)), "and is not overwritten");
     assert!(Etcd::new(&other).unwrap().read().unwrap().is_none());
     assert!(process.directory.path().exists());
+}
+
+#[test]
+fn a_change_of_members_ends_with_the_server() {
+    let stopped = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let change = scope.spawn(|| {
+            let patience = Patience { time: Duration::from_secs(3600), stopped: Some(&stopped) };
+            etcd("http://127.0.0.1:1").add_member("http://127.0.0.1:2", &patience)
+        });
+        thread::sleep(Duration::from_millis(50));
+        assert!(!change.is_finished(), "it is tried again");
+        stopped.store(true, Ordering::Release);
+        assert!(matches!(change.join().unwrap(), Err(Error::Unreachable(_))));
+    });
 }
