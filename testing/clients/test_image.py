@@ -23,14 +23,16 @@ ROOT = {"MONGO_INITDB_ROOT_USERNAME": "admin", "MONGO_INITDB_ROOT_PASSWORD": "a 
 
 # What a runtime brings: /proc, /dev, a volume and memory for temporary files; all else cannot be written.
 ISOLATED = """set -e
-mount --bind "$1" "$1"; mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"
-mount --bind "$1/data/db" "$1/data/db"; mount -t tmpfs tmpfs "$1/tmp"; mount -o remount,bind,ro "$1"
+mount --bind "$1" "$1"; mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"; mount -t tmpfs tmpfs "$1/tmp"
+for directory in $WRITABLE; do mount --bind "$1/$directory" "$1/$directory"; done
+mount -o remount,bind,ro "$1"
 exec chroot --userspec=999:999 "$@"
 """
 
 
-def isolated(root, *command):
-    return ["unshare", "--mount", "sh", "-c", ISOLATED, "sh", str(root), *command]
+def isolated(root, *command, writable=("data/db",)):
+    script = f"WRITABLE='{' '.join(writable)}'\n{ISOLATED}"
+    return ["unshare", "--mount", "sh", "-c", script, "sh", str(root), *command]
 
 
 class Container:

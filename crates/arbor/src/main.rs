@@ -150,3 +150,55 @@ fn ended(outcome: Result<(), Failure>) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Returns the words of a line as a shell does, up to a comment.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for letter in line.chars().chain([' ']) {
+            match (letter, quote) {
+                (letter, Some(open)) if letter == open => quote = None,
+                ('\'' | '"', None) => quote = Some(letter),
+                ('#' | '(', None) if word.is_empty() => break,
+                (letter, None) if letter.is_whitespace() => {
+                    if !word.is_empty() {
+                        words.push(std::mem::take(&mut word));
+                    }
+                }
+                (letter, _) => word.push(letter),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn the_commands_of_the_documents_are_ones_that_the_program_takes() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut checked = 0;
+        for name in [
+            "README.md",
+            "docs/operations.md",
+            "docs/security.md",
+            "docs/sharding.md",
+            "docs/replica-set.md",
+            "docs/laboratory.md",
+        ] {
+            let text = std::fs::read_to_string(root.join(name)).unwrap().replace("\\\n", " ");
+            for line in text.lines().filter(|line| line.starts_with("    arbor ")) {
+                let parsed = cli().try_get_matches_from(words(line));
+                assert!(
+                    parsed.is_ok(),
+                    "{name}: {line}: {}",
+                    parsed.err().map(|error| error.to_string()).unwrap_or_default()
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked > 40, "{checked} commands were found");
+    }
+}
