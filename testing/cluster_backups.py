@@ -111,9 +111,10 @@ def settled(client):
         try:
             accounts = {doc["_id"]: doc for doc in client.bank.accounts.find()}
             log = {doc["_id"]: doc for doc in client.bank.log.find()}
-            found = accounts, log
-            if accounts == accounts_of(log):
+            expected = accounts_of(log)
+            if accounts == expected:
                 return log
+            found = [(accounts.get(name), expected[name]) for name in expected if accounts.get(name) != expected[name]][:5]
         except PyMongoError as error:
             found = error
         assert time.monotonic() < end, f"the accounts are not those of the log: {found}"

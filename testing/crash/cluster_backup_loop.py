@@ -68,10 +68,22 @@ def check(target, directory, before, tried, *options):
 
 
 def run(cluster, args, rng):
-    target, done, killed, between = cluster.directory / "backups", 0, 0, 0
+    target = cluster.directory / "backups"
     with cluster.routers[0].client() as client:
         prepare(client)
-    began = time.monotonic()
+    try:
+        backups(cluster, args, rng, target)
+    except Problems as problems:
+        with cluster.routers[0].client() as client:
+            try:
+                settled(client)
+            except AssertionError as error:
+                raise Problems(*problems.args, f"so are those of the cluster that was backed up: {error}") from problems
+        raise
+
+
+def backups(cluster, args, rng, target):
+    done, killed, between, began = 0, 0, 0, time.monotonic()
     with Load(cluster, SEED, killed=True) as load:
         while done < args.backups:
             options = [] if done % INCREMENTS == 0 else ["--incremental"]
