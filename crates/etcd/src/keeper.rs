@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use crate::coordinator::{Etcd, EtcdOptions};
 use crate::gateway::{Error, TlsFiles};
-use crate::managed::{ManagedEtcd, ManagedOptions, Ports, find_binary};
+use crate::managed::{ManagedEtcd, ManagedOptions, Ports, RunningProcess, find_binary};
 use crate::membership::{EtcdMember, Patience};
 
 const CONTEXT: &str = "etcd";
@@ -57,7 +57,10 @@ pub struct KeeperOptions {
 pub struct Keeper {
     options: KeeperOptions,
     log: Arc<Log>,
+    /// Locked while a step waits for etcd.
     running: Mutex<Option<Running>>,
+    /// That of `running`, which is not locked for long.
+    process: Mutex<Option<RunningProcess>>,
     /// A step that waits for etcd hears of the end of the server without the lock.
     stopped: AtomicBool,
 }
@@ -75,7 +78,13 @@ struct Running {
 
 impl Keeper {
     pub fn new(options: KeeperOptions, log: &Arc<Log>) -> Arc<Keeper> {
-        Arc::new(Keeper { options, log: log.clone(), running: Mutex::new(None), stopped: AtomicBool::new(false) })
+        Arc::new(Keeper {
+            options,
+            log: log.clone(),
+            running: Mutex::new(None),
+            process: Mutex::new(None),
+            stopped: AtomicBool::new(false),
+        })
     }
 
     /// Returns the coordinator of a set. `own` is this server's address in the configuration, `hosts` are those of all members with data and a vote.
@@ -91,6 +100,7 @@ impl Keeper {
             None if founds => Some(ManagedEtcd::found(options, &self.log)?),
             resumed => resumed,
         };
+        *self.process.lock() = managed.as_ref().map(ManagedEtcd::process);
         let etcd = match &managed {
             Some(managed) if founds => managed.wait_until_ready(FOUNDING_MAX)?,
             Some(managed) => managed.coordinator()?,
@@ -116,7 +126,7 @@ impl Keeper {
 
     /// Process id of the running etcd.
     pub fn pid(&self) -> Option<u32> {
-        self.running.lock().as_ref()?.managed.as_ref()?.pid()
+        self.process.lock().as_ref()?.pid()
     }
 
     fn check_hosts(&self, hosts: &[String]) -> Result<(), Error> {
@@ -208,6 +218,7 @@ impl Keeper {
             (false, Some(_)) if own.is_none() => {
                 let directory = self.options.dbpath.join("etcd");
                 running.managed = None;
+                *self.process.lock() = None;
                 running.etcd.set_endpoints(&hosts.iter().map(|host| self.client_url(host)).collect::<Vec<_>>())?;
                 self.say("left", &running.own);
                 fs::remove_dir_all(&directory)
@@ -235,7 +246,9 @@ impl Keeper {
             members.iter().filter_map(|member| Some(format!("{}={}", name_of(member), member.peer_urls.first()?)));
         let cluster = parts.collect::<Vec<_>>().join(",");
         let endpoints = hosts.iter().map(|host| self.client_url(host)).collect();
-        running.managed = Some(ManagedEtcd::join(options, &cluster, endpoints, &self.log)?);
+        let managed = ManagedEtcd::join(options, &cluster, endpoints, &self.log)?;
+        *self.process.lock() = Some(managed.process());
+        running.managed = Some(managed);
         Ok(())
     }
 

@@ -84,6 +84,17 @@ pub struct ManagedEtcd {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The process of a [`ManagedEtcd`], which may have ended.
+pub(crate) struct RunningProcess {
+    shared: Arc<Shared>,
+}
+
+impl RunningProcess {
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.shared.state.lock().pid
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -228,7 +239,12 @@ impl ManagedEtcd {
 
     /// Process id of the running process.
     pub fn pid(&self) -> Option<u32> {
-        self.shared.state.lock().pid
+        self.process().pid()
+    }
+
+    /// Returns the process, for callers that do not wait for what is done with its etcd.
+    pub(crate) fn process(&self) -> RunningProcess {
+        RunningProcess { shared: self.shared.clone() }
     }
 
     /// Returns the number of times that the process was started.
