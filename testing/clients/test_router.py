@@ -458,6 +458,43 @@ def test_the_first_in_an_order_is_changed(cluster, routed):
         jobs.update_one({"state": "again"}, {"$set": {"state": "done"}})
 
 
+def test_a_view_is_as_it_was_defined_last(routed, other):
+    """Whatever router has defined it: one that has read the name before as well."""
+    routed.admin.command("shardCollection", "viewed.c", key={"_id": "hashed"})
+    routed.viewed.c.insert_many([{"_id": n, "s": "aA"[n % 2]} for n in range(40)])
+    count = lambda client: (client.viewed.v.count_documents({}), len(list(client.viewed.v.find())), len(client.viewed.v.distinct("_id")))
+    for low in (30, 20, None, 10):
+        assert count(other) == count(routed)
+        routed.viewed.v.drop()
+        assert count(other) == (0, 0, 0)
+        if low is None:
+            routed.viewed.v.insert_one({"_id": 1})
+            assert count(other) == (1, 1, 1)
+        else:
+            routed.viewed.create_collection("v", viewOn="c", pipeline=[{"$match": {"_id": {"$gte": low}}}])
+            assert count(other) == (40 - low,) * 3
+            routed.viewed.command("collMod", "v", viewOn="c", pipeline=[{"$match": {"_id": {"$gte": low + 1}}}])
+            assert count(other) == (39 - low,) * 3
+    # a view has one collation
+    routed.viewed.create_collection("w", viewOn="c", pipeline=[], collation={"locale": "en", "strength": 2})
+    assert other.viewed.w.count_documents({"s": "A"}) == 40
+    assert code_of(lambda: list(other.viewed.w.find({}, collation={"locale": "en"}))) == 167
+    assert code_of(lambda: list(other.viewed.v.aggregate([], collation={"locale": "en"}))) == 167
+
+
+def test_what_several_shards_refuse_is_one_error(routed):
+    routed.admin.command("shardCollection", "refused.c", key={"_id": "hashed"})
+    routed.refused.c.insert_many([{"_id": n, "s": "x"} for n in range(40)])
+    with pytest.raises(BulkWriteError) as caught:
+        routed.refused.c.bulk_write([pymongo.UpdateMany({}, {"$inc": {"s": 1}}), pymongo.InsertOne({"_id": 50})], ordered=False)
+    details = caught.value.details
+    assert [(error["index"], error["code"]) for error in details["writeErrors"]] == [(0, 14)] and details["nInserted"] == 1
+    # without any document that it could fail for
+    assert code_of(lambda: routed.refused.command("findAndModify", "c", query={"_id": "none"}, update={"$bad": {"_id": 1}})) == 9
+    shown = routed.refused.command("aggregate", "c", pipeline=[{"$sort": {"s": 1}}], explain=True)
+    assert shown["mergeType"] == "router" and set(shown["shards"]) == {"s0", "s1"}
+
+
 def test_jobs_are_taken_once(cluster, routed):
     two_halves(routed, "queue")
     taken = []

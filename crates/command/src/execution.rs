@@ -223,6 +223,7 @@ impl Commands {
             (Some(placed), Some(position)) => placed.check_snapshot(request, position),
             _ => Ok(()),
         };
+        let shown = shown.and_then(|()| self.check_no_view(request));
         let owned = placed.and_then(|placed| placed.owned_at(position));
         let narrowed = owned.as_ref().and_then(|owned| self.only_owned(request, owned));
         let narrowed = narrowed.as_ref().map(|body| Incoming {

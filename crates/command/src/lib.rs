@@ -77,7 +77,9 @@ pub use error::{Error, Result};
 pub use moves::MOVE_IS_OVER;
 pub use parameters::Parameters;
 pub use replication::Membership;
-pub use routing::{Answer, Balancer, Routed, RoutedCursor, Router, check_bulk_write, command_info, is_fatal};
+pub use routing::{
+    Answer, Balancer, Routed, RoutedCursor, Router, check_bulk_write, check_update, command_info, is_fatal,
+};
 
 /// The MongoDB release that Arbor presents itself as.
 pub const MONGODB_VERSION: &str = "8.0.0";

@@ -410,6 +410,24 @@ impl Commands {
         before.get(name).is_some_and(|before| before.iter().any(|old| old.strong_count() > 0))
     }
 
+    /// Refuses a request whose router took a view for a collection.
+    pub(crate) fn check_no_view(&self, request: &Incoming<'_>) -> Result<()> {
+        let (Some(ValueRef::Document(version)), Some((_, ValueRef::String(name)))) =
+            (request.body.get("shardVersion"), request.body.first())
+        else {
+            return Ok(());
+        };
+        if version.get("noView").is_none() {
+            return Ok(());
+        }
+        let (namespace, store) = (Namespace::new(request.db, name)?, &self.database.store);
+        if store.view(&namespace).is_none() || store.buckets_of(&namespace).is_some() {
+            return Ok(());
+        }
+        let text = format!("{namespace} is a view");
+        Err(Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text))
+    }
+
     /// Returns true if requests still run under a state of a collection that is earlier than `own`.
     pub(crate) fn has_requests_before(&self, name: &str, own: &Arc<Placed>) -> bool {
         let Some(ownership) = &self.ownership else { return false };

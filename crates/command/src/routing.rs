@@ -8,7 +8,8 @@ use arbor_wire::Sequence;
 
 use crate::access::Identity;
 use crate::call::Call;
-use crate::cmd::crud::bulk_write;
+use crate::cmd::crud::{aggregate, bulk_write, count, delete, distinct, find, find_and_modify, insert, update};
+use crate::cmd::ddl::rename_collection;
 use crate::cmd::shared::cursor_reply::{First, answer_first};
 use crate::cmd::shared::write_reply;
 use crate::{Commands, Error, Result, registry};
@@ -92,6 +93,11 @@ pub fn check_bulk_write(body: Doc<'_>, ops: &[DocBuf], infos: &[DocBuf]) -> Resu
     bulk_write::check(body, ops, infos)
 }
 
+/// Checks a statement of an `update`, with the variables of its command.
+pub fn check_update(statement: Doc<'_>, let_variables: Option<Doc<'_>>) -> Result<()> {
+    Ok(arbor_query::check_update(&update::statement(statement)?, let_variables)?)
+}
+
 /// Returns what is known of a command of all servers.
 pub fn command_info(name: &str) -> Option<&'static CommandInfo> {
     registry::info(name)
@@ -102,8 +108,25 @@ pub fn is_fatal(error: &Error) -> bool {
     write_reply::is_fatal(error)
 }
 
+/// Refuses arguments that a server refuses, before shards get parts of them.
+fn check_arguments(call: &Call<'_>) -> Result<()> {
+    match call.info.name {
+        "aggregate" => aggregate::check(call),
+        "count" => count::parse(call).map(drop),
+        "delete" => delete::parse(call).map(drop),
+        "distinct" => distinct::parse(call).map(drop),
+        "find" => find::parse(call).map(drop),
+        "findAndModify" | "findandmodify" => find_and_modify::parse(call).map(drop),
+        "insert" => insert::parse(call).map(drop),
+        "renameCollection" => rename_collection::parse(call).map(drop),
+        "update" => update::parse(call).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a command on the router; false: the server is to run it.
 pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool> {
+    check_arguments(call)?;
     let (interrupt, user) = (call.interrupt.clone(), call.connection.login.user.clone());
     let routed = Routed {
         info: call.info,

@@ -16,6 +16,28 @@ use crate::{Error, Result};
 /// The field in which other servers send the metadata of a document.
 const METADATA: &str = "__arborMetadata";
 
+/// Kinds of metadata that rows of other servers may have.
+const KINDS: [MetaKind; 3] = [MetaKind::TextScore, MetaKind::GeoNearDistance, MetaKind::GeoNearPoint];
+
+/// Returns the stage after which documents are sent with the metadata that `rest` reads, the last stages of a pipeline that begins
+/// with `first`. None: it reads none, or there is none.
+pub fn metadata_stage(first: Option<ValueRef<'_>>, rest: Array<'_>) -> Option<DocBuf> {
+    let is_there = |kind: &MetaKind| match first.and_then(only_field) {
+        Some(("$match", ValueRef::Document(filter))) => {
+            *kind == MetaKind::TextScore && mentions(filter.as_bytes(), b"$text")
+        }
+        Some(("$geoNear", _)) => *kind != MetaKind::TextScore,
+        _ => false,
+    };
+    let read = |kind: &MetaKind| is_there(kind) && arbor_lang::metadata::mentions(ValueRef::Array(rest), *kind);
+    let mut metadata = DocBuf::new();
+    for kind in KINDS.into_iter().filter(read) {
+        metadata.append(kind.name(), &DocBuf::new().with("$meta", kind.name()));
+    }
+    let sent = DocBuf::new().with(METADATA, &metadata);
+    (!metadata.as_doc().is_empty()).then(|| DocBuf::new().with("$addFields", &sent))
+}
+
 /// Splits a document that other servers have sent from its metadata.
 pub(crate) fn with_metadata(sent: DocBuf) -> (DocBuf, Option<Metadata>) {
     match sent.get(METADATA) {

@@ -62,11 +62,11 @@ mod validator;
 mod view;
 mod write;
 
-pub use aggregate::{aggregate, aggregate_documents, aggregate_rows, clone_as_capped};
+pub use aggregate::{aggregate, aggregate_documents, aggregate_rows, check_pipeline, clone_as_capped};
 pub use check_view::check_view;
 pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
 pub use database::{Database, Memory, ServerCollections, Settings, WarnOfMismatch};
-pub use elsewhere::Elsewhere;
+pub use elsewhere::{Elsewhere, metadata_stage};
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::{Interrupt, KILLED, TIME_EXPIRED};
@@ -91,4 +91,4 @@ pub use spec::{
 };
 pub use time_series::{bucket_filter, bucket_options, create as create_time_series, is_about_meta};
 pub use validator::{check_validator, count_mismatches};
-pub use write::{delete, expire, expire_clustered, find_and_modify, insert, update};
+pub use write::{check_update, delete, expire, expire_clustered, find_and_modify, insert, update};

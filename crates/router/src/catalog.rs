@@ -1,7 +1,7 @@
 //! The router's knowledge of the cluster: copies of documents of the config servers, read when they are first needed and again when a
 //! shard says that they are out of date. That makes a wrong copy harmless: shards check the versions of requests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,14 +32,11 @@ pub(crate) struct Catalog {
     known: Mutex<Copies>,
     /// Databases with sharded collections: what was found, and when.
     recent: Mutex<HashMap<String, (bool, Instant)>>,
-    /// Views by namespace; None: it is a collection, or nothing.
-    views: Mutex<HashMap<String, Found>>,
+    /// Names that were no views. A request says so, and the shard refuses it where that has changed.
+    no_views: Mutex<HashSet<String>>,
 }
 
-/// A view that was looked up, and when.
-type Found = (Option<Arc<View>>, Instant);
-
-/// A view, or the first sharded collection of a database, that is younger may not be known yet.
+/// The first sharded collection of a database that is younger may not be known yet.
 const RECENT: Duration = Duration::from_secs(1);
 const RECENT_MAX: usize = 10_000;
 
@@ -57,6 +54,8 @@ pub(crate) struct Database {
     pub version: DocBuf,
     /// It is not used any more.
     pub is_dropping: bool,
+    /// The name that a request is about was no view.
+    pub no_view: bool,
 }
 
 /// A view, and those below it, that the router resolves.
@@ -65,6 +64,8 @@ pub(crate) struct View {
     /// Collection of the same database.
     pub on: String,
     pub stages: ArrayBuf,
+    /// Empty: the simple one.
+    pub collation: DocBuf,
 }
 
 /// Place of the documents of a collection.
@@ -98,7 +99,7 @@ impl Catalog {
             connect,
             known: Mutex::default(),
             recent: Mutex::default(),
-            views: Mutex::default(),
+            no_views: Mutex::default(),
         })
     }
 
@@ -326,7 +327,7 @@ impl Catalog {
             ));
         };
         let is_dropping = fields::is_true(document.as_doc(), "dropping");
-        let database = Database { primary: primary.to_owned(), version: version.to_buf(), is_dropping };
+        let database = Database { primary: primary.to_owned(), version: version.to_buf(), is_dropping, no_view: false };
         if !is_dropping {
             self.known.lock().databases.insert(name.to_owned(), database.clone());
         }
@@ -437,8 +438,15 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Returns the view of a name if no shard can read it alone: it is over a sharded collection, or its stages use one.
-    pub(crate) fn view_to_resolve(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<Arc<View>>> {
+    /// Returns the view of a name if no shard can read it alone: it is over a sharded collection, or its stages use one. Requires that
+    /// the name, if it is no view, is read by [`Catalog::routing`].
+    pub(crate) fn view_to_resolve(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<View>> {
+        let is_none = self.no_views.lock().contains(&format!("{db}.{name}"));
+        if is_none { Ok(None) } else { self.view_now(db, name, interrupt) }
+    }
+
+    /// Like [`Catalog::view_to_resolve`], for a name that is read in any way.
+    pub(crate) fn view_now(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<View>> {
         if matches!(db, "admin" | "config" | "local") || name.is_empty() {
             return Ok(None);
         }
@@ -452,24 +460,28 @@ impl Catalog {
         if !any || self.table(&namespace, interrupt)?.is_some() {
             return Ok(None);
         }
-        if let Some((found, when)) = self.views.lock().get(&namespace)
-            && when.elapsed() < RECENT
-        {
-            return Ok(found.clone());
+        let (is_view, found) = self.find_view(db, name, interrupt)?;
+        if !is_view {
+            let mut no_views = self.no_views.lock();
+            if no_views.len() >= RECENT_MAX {
+                no_views.clear();
+            }
+            no_views.insert(namespace);
         }
-        let found = self.find_view(db, name, interrupt)?.map(Arc::new);
-        let mut views = self.views.lock();
-        if views.len() >= RECENT_MAX {
-            views.clear();
-        }
-        views.insert(namespace, (found.clone(), Instant::now()));
         Ok(found)
     }
 
-    fn find_view(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<View>> {
-        let Some(database) = self.database(db, interrupt)? else { return Ok(None) };
+    /// A shard has found a view of a name that was none.
+    pub(crate) fn forget_no_views(&self) {
+        self.no_views.lock().clear();
+    }
+
+    /// Returns whether a name is a view, and it if the router is to resolve it.
+    fn find_view(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<(bool, Option<View>)> {
+        let Some(database) = self.database(db, interrupt)? else { return Ok((false, None)) };
         let shard = self.shard(&database.primary, interrupt)?;
         let (mut on, mut parts, mut is_needed) = (name.to_owned(), Vec::new(), false);
+        let mut collation = None;
         for _ in 0..VIEWS_MAX {
             let filter = DocBuf::new().with("name", on.as_str()).with("type", "view");
             let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
@@ -482,6 +494,8 @@ impl Catalog {
                 is_needed |= self.table(&format!("{db}.{other}"), interrupt)?.is_some();
             }
             parts.push(stages.to_buf());
+            let own = options.and_then(|options| fields::document(options, "collation"));
+            collation.get_or_insert_with(|| own.map_or_else(DocBuf::new, Doc::to_buf));
             below.clone_into(&mut on);
             if self.table(&format!("{db}.{on}"), interrupt)?.is_some() {
                 is_needed = true;
@@ -489,7 +503,8 @@ impl Catalog {
             }
         }
         let stages = parts.iter().rev().flat_map(|part| part.as_array().iter()).collect();
-        Ok(is_needed.then_some(View { on, stages }))
+        let collation = collation.unwrap_or_default();
+        Ok((!parts.is_empty(), is_needed.then_some(View { on, stages, collation })))
     }
 
     /// Finds out where a collection is. `create`: its database is created if it does not exist.
@@ -507,7 +522,11 @@ impl Catalog {
             return Ok(Routing::Sharded(table, database));
         }
         Ok(match database {
-            Some(database) => Routing::Unsharded(self.shard(&database.primary, interrupt)?, Some(database)),
+            Some(database) => {
+                let no_view = self.no_views.lock().contains(namespace);
+                let shard = self.shard(&database.primary, interrupt)?;
+                Routing::Unsharded(shard, Some(Database { no_view, ..database }))
+            }
             None => {
                 let none = || Error::new(Code::SHARD_NOT_FOUND, "No shards found");
                 Routing::Unsharded(self.shards(interrupt)?.into_iter().next().ok_or_else(none)?, None)
@@ -556,7 +575,12 @@ pub(crate) fn versioned(mut command: DocBuf, routing: &Routing, shard: &str) -> 
     match routing {
         Routing::Config(_) | Routing::Unsharded(_, None) => {}
         Routing::Unsharded(_, Some(database)) => {
-            command.append("shardVersion", &table::unsharded()).append("databaseVersion", &database.version);
+            let name = command.as_doc().first().map_or("", |(name, _)| name);
+            let mut version = table::unsharded();
+            if database.no_view && ["aggregate", "count", "distinct", "find"].contains(&name) {
+                version.append("noView", true);
+            }
+            command.append("shardVersion", &version).append("databaseVersion", &database.version);
         }
         Routing::Sharded(table, _) => drop(command.append("shardVersion", &table.version_for(shard))),
     }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use arbor_auth::{Action, Target};
-use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_protocol::arguments::{Field, is_present};
 
 use crate::catalog::{Routing, versioned};
 use crate::chunks::serves;
 use crate::definitions::first_batch;
+use crate::rows::Stream;
 use crate::shard::Shard;
 use crate::table::Table;
 use crate::{Request, fields};
@@ -63,6 +64,10 @@ impl Request<'_> {
 
     /// Runs the command on all shards of a sharded collection, as it is.
     pub(crate) fn over_shards(&self, table: &Table, routing: &Routing) -> Result<DocBuf> {
+        if ["cloneCollectionAsCapped", "convertToCapped"].contains(&self.routed.info.name) {
+            let text = format!("can't do command: {} on sharded collection", self.routed.info.name);
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+        }
         let names: Vec<&str> = table.shards().collect();
         let shards = self.shards_named(&names)?;
         let commands =
@@ -243,6 +248,66 @@ impl Request<'_> {
         }
         Ok(Answer::Reply(reply))
     }
+}
+
+impl Request<'_> {
+    /// `dataSize`, which names its collection with the database.
+    pub(crate) fn data_size(&self) -> Result<Answer> {
+        let Some((db, _)) = self.collection()?.split_once('.') else { return self.forward(false) };
+        let routing = self.catalog().routing(db, self.collection()?, false, self.interrupt())?;
+        let shards = self.targets(&routing, Doc::empty(), &self.context(None))?;
+        let replies = self.on_all(self.routed.db, shards.into_iter().map(|shard| (shard, self.plain())).collect())?;
+        let sum = |name: &str| replies.iter().map(|(_, reply)| fields::int(reply.as_doc(), name)).sum::<i64>();
+        let mut reply = DocBuf::new().with("estimate", false);
+        for name in ["size", "numObjects", "millis"] {
+            reply.append(name, sum(name));
+        }
+        Ok(Answer::Reply(reply))
+    }
+
+    /// `$listClusterCatalog` and the stages after it: what the primary shard of each database lists.
+    pub(crate) fn cluster_catalog(&self, stages: Array<'_>) -> Result<Answer> {
+        let interrupt = self.interrupt();
+        let own: ArrayBuf = stages.iter().take(1).collect();
+        let command = DocBuf::new().with("aggregate", 1i32).with("pipeline", &own).with("cursor", &DocBuf::new());
+        let filter = match self.routed.db {
+            "admin" => DocBuf::new(),
+            db => DocBuf::new().with("_id", db),
+        };
+        let mut documents = Vec::new();
+        for database in self.catalog().read("databases", &filter, "_id", interrupt)? {
+            let part = |name| fields::string(database.as_doc(), name).unwrap_or_default();
+            let (db, primary) = (part("_id"), part("primary"));
+            let shard = self.catalog().shard(primary, interrupt)?;
+            let reply = shard.call(db, &command, interrupt)?;
+            let mut stream = Stream::begin(shard, reply.as_doc(), command.as_doc(), None)?;
+            while let Some(listed) = stream.pull(interrupt)? {
+                let namespace = fields::string(listed.as_doc(), "ns").unwrap_or_default();
+                let table = self.catalog().table(namespace, interrupt)?;
+                documents.push(as_in_cluster(listed.as_doc(), table.as_deref(), primary));
+            }
+        }
+        self.over_documents(documents, stages)
+    }
+}
+
+/// Returns an entry of `$listClusterCatalog` with what only the cluster knows of it.
+fn as_in_cluster(listed: Doc<'_>, table: Option<&Table>, primary: &str) -> DocBuf {
+    let sharded = table.filter(|table| !table.unsplittable);
+    let mut shown = fields::without(listed, &["sharded", "shards"]).with("sharded", sharded.is_some());
+    if let Some(table) = sharded {
+        shown.append("shardKey", &table.key);
+    }
+    if listed.get("shards").is_some() {
+        let is_view = fields::string(listed, "type") == Some("view");
+        let names = match table {
+            Some(table) => table.shards().collect(),
+            None if is_view => ArrayBuf::new(),
+            None => std::iter::once(primary).collect(),
+        };
+        shown.append("shards", &names);
+    }
+    shown
 }
 
 fn raw(replies: &[(Arc<Shard>, DocBuf)]) -> DocBuf {

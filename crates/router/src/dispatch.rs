@@ -64,7 +64,6 @@ const FORWARDED: &[&str] = &[
     "compactStructuredEncryptionData",
     "convertToCapped",
     "createSearchIndexes",
-    "dataSize",
     "dbHash",
     "dropSearchIndex",
     "filemd5",
@@ -127,6 +126,13 @@ const OF_SERVERS: &[&str] = &[
 /// Commands that all members of the cluster run.
 const OF_ALL: &[&str] = &["fsync", "fsyncUnlock", "setClusterParameter", "setFeatureCompatibilityVersion"];
 
+/// Attempts of a read whose name becomes a view.
+const VIEW_ATTEMPTS: u32 = 5;
+
+fn is_view(error: &Error) -> bool {
+    error.code == Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD
+}
+
 impl Router {
     pub(crate) fn dispatch(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
         let name = routed.info.name;
@@ -156,7 +162,17 @@ impl Router {
 
     fn run_request(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
         let request = Request { router: self, server, routed };
-        let answer = request.answer(routed.info.name);
+        let mut attempts = 0;
+        let answer = loop {
+            match request.answer(routed.info.name) {
+                // the name was no view before
+                Err(error) if is_view(&error) && attempts < VIEW_ATTEMPTS => {
+                    self.catalog.forget_no_views();
+                    attempts += 1;
+                }
+                answer => break answer,
+            }
+        };
         request.in_transaction(answer)
     }
 }
@@ -200,6 +216,7 @@ impl Request<'_> {
             "collMod" | "create" | "createIndexes" | "dropIndexes" | "deleteIndexes" | "drop" | "dropDatabase"
             | "renameCollection" => self.define(name),
             "listDatabases" => self.list_databases(),
+            "dataSize" => self.data_size(),
             "dbStats" | "dbstats" => self.database_statistics(),
             "isdbgrid" => {
                 let host = arbor_protocol::process::host_name();

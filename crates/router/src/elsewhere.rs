@@ -32,8 +32,8 @@ pub(crate) struct Foreign {
 impl Elsewhere for Foreign {
     fn resolve(&self, namespace: &Namespace) -> arbor_query::Result<(Namespace, ArrayBuf)> {
         let interrupt = Interrupt::never().within(RESOLVE_MAX);
-        match self.catalog.view_to_resolve(namespace.db(), namespace.collection(), &interrupt).map_err(as_query)? {
-            Some(view) => Ok((Namespace::new(namespace.db(), &view.on)?, view.stages.clone())),
+        match self.catalog.view_now(namespace.db(), namespace.collection(), &interrupt).map_err(as_query)? {
+            Some(view) => Ok((Namespace::new(namespace.db(), &view.on)?, view.stages)),
             None => Ok((namespace.clone(), ArrayBuf::new())),
         }
     }

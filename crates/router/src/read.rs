@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arbor_base::memory::{self, Class};
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, RoutedCursor};
-use arbor_lang::{Collation, Context};
+use arbor_lang::{Collation, Context, Filter};
 use arbor_query::{AggregateSpec, BatchLimit, Elsewhere, Scope};
 use arbor_store::Namespace;
 use arbor_txn::Durability;
@@ -20,6 +20,9 @@ use crate::{Request, fields};
 /// Stages that a shard can run on its documents alone.
 const OF_SHARDS: &[&str] =
     &["$match", "$project", "$addFields", "$set", "$unset", "$unwind", "$redact", "$replaceRoot", "$replaceWith"];
+
+/// Stages about what each shard has.
+const ABOUT_COLLECTIONS: &[&str] = &["$collStats", "$indexStats", "$planCacheStats"];
 
 /// Accumulators whose results can be combined by themselves or, for `$count`, by a sum.
 const COMBINABLE: &[&str] = &["$sum", "$min", "$max", "$count"];
@@ -66,10 +69,22 @@ impl Request<'_> {
         stages: &ArrayBuf,
         collation: Option<Doc<'_>>,
     ) -> Result<arbor_query::Cursor> {
-        let spec = AggregateSpec {
+        let spec = self.spec(namespace, stages.as_array(), collation)?;
+        let scope = Scope::of(&self.server.database);
+        let elsewhere = Some(self.elsewhere(collation));
+        Ok(arbor_query::aggregate_rows(&scope, &spec, Box::new(merge), elsewhere, self.interrupt())?)
+    }
+
+    fn spec<'s>(
+        &'s self,
+        namespace: &str,
+        pipeline: Array<'s>,
+        collation: Option<Doc<'_>>,
+    ) -> Result<AggregateSpec<'s>> {
+        Ok(AggregateSpec {
             namespace: Namespace::parse(namespace)?,
             collectionless: false,
-            pipeline: stages.as_array(),
+            pipeline,
             hint: None,
             collation: collation.filter(|given| !given.is_empty()).map(Collation::parse).transpose()?,
             let_variables: fields::document(self.body(), "let"),
@@ -79,15 +94,16 @@ impl Request<'_> {
                 .get("allowDiskUse")
                 .is_none_or(|_| fields::is_true(self.body(), "allowDiskUse")),
             bypass_validation: false,
-        };
-        let scope = Scope::of(&self.server.database);
-        let elsewhere: Arc<dyn Elsewhere> = Arc::new(Foreign {
+        })
+    }
+
+    fn elsewhere(&self, collation: Option<Doc<'_>>) -> Arc<dyn Elsewhere> {
+        Arc::new(Foreign {
             catalog: self.router.catalog.clone(),
             collation: collation.filter(|given| !given.is_empty()).map(Doc::to_buf),
             session: session_of(self.body()),
             transaction: self.router.transactions.joined(self.routed),
-        });
-        Ok(arbor_query::aggregate_rows(&scope, &spec, Box::new(merge), Some(elsewhere), self.interrupt())?)
+        })
     }
 
     pub(crate) fn find(&self) -> Result<Answer> {
@@ -112,8 +128,8 @@ impl Request<'_> {
                 return Ok(Answer::Reply(self.forward_to(routing, only)?));
             }
             if fields::is_true(body, "tailable") {
-                let text = "a tailable cursor cannot read from several shards";
-                return Err(Error::new(Code::INVALID_OPTIONS, text));
+                // a sharded collection is not capped
+                return Err(Error::bad_value("tailable cursor requested on non capped collection"));
             }
             let skip = unsigned(body, "skip")?;
             let limit = unsigned(body, "limit")?;
@@ -129,10 +145,19 @@ impl Request<'_> {
                 // the keys of a collation are compared by it
                 collation: self.context(collation).collation,
             });
+            let is_near =
+                |filter| Filter::parse_query(filter, &self.context(collation)).is_ok_and(|own| own.near().is_some());
+            let (order, key) = match order {
+                None if sort.is_none() && is_near(filter) => {
+                    let nearest = Order { descending: vec![false], collation: Collation::simple() };
+                    (Some(nearest), "geoNearDistance")
+                }
+                order => (order, "sortKey"),
+            };
             match (&order, projection) {
                 (Some(_), projection) => {
                     let projection = projection.map_or_else(DocBuf::new, Doc::to_buf);
-                    command.append("projection", &projection.with(SORT_KEY, &DocBuf::new().with("$meta", "sortKey")));
+                    command.append("projection", &projection.with(SORT_KEY, &DocBuf::new().with("$meta", key)));
                 }
                 (None, Some(projection)) => drop(command.append("projection", projection)),
                 (None, None) => {}
@@ -222,7 +247,14 @@ impl Request<'_> {
 
     pub(crate) fn explain(&self) -> Result<Answer> {
         let Some(("explain", ValueRef::Document(inner))) = self.body().first() else { return Ok(Answer::Local) };
-        let Some((name, ValueRef::String(collection))) = inner.first() else { return self.forward(false) };
+        match inner.first() {
+            Some((name, ValueRef::String(collection))) => self.explain_command(name, collection, inner),
+            _ => self.forward(false),
+        }
+    }
+
+    /// Lets the shards explain their parts of a command; they get the request as it is.
+    fn explain_command(&self, name: &str, collection: &str, inner: Doc<'_>) -> Result<Answer> {
         let namespace = format!("{}.{collection}", self.routed.db);
         let filter = filter_of(name, inner);
         self.with_routing(self.routed.db, &namespace, false, |routing| {
@@ -231,6 +263,10 @@ impl Request<'_> {
             if matches!(routing, Routing::Config(_)) {
                 let Some(only) = shards.first() else { return Ok(Answer::Local) };
                 return Ok(Answer::Reply(self.forward_to(&Routing::Config(only.clone()), only)?));
+            }
+            let stages = fields::array(inner, "pipeline").unwrap_or(Array::empty());
+            if name == "aggregate" && matches!(routing, Routing::Sharded(..)) {
+                self.check_stages(&namespace, stages, routing.collation(fields::document(inner, "collation")))?;
             }
             let commands = shards.iter().map(|shard| (shard.clone(), self.plain())).collect();
             let replies = self.on_all(self.routed.db, commands)?;
@@ -242,7 +278,7 @@ impl Request<'_> {
                 let merge = if replies.len() > 1 { "router" } else { "none" };
                 let mut reply = DocBuf::new().with("mergeType", merge);
                 if replies.len() > 1 {
-                    let (of_shards, of_router) = split(fields::array(inner, "pipeline").unwrap_or(Array::empty()));
+                    let (of_shards, of_router) = split(stages);
                     let parts = DocBuf::new().with("shardsPart", &of_shards).with("mergerPart", &of_router);
                     reply.append("splitPipeline", &parts);
                 } else {
@@ -309,16 +345,23 @@ impl Request<'_> {
             return match first {
                 "$shardedDataDistribution" => self.data_distribution(stages),
                 "$currentOp" => self.current_op_stage(stages),
+                "$listClusterCatalog" => self.cluster_catalog(stages),
                 "$listLocalSessions" | "$listSessions" => Ok(Answer::Local),
                 _ => self.forward(false),
             };
+        }
+        if fields::is_true(body, "explain") && self.catalog().table(&self.namespace()?, self.interrupt())?.is_some() {
+            let mut shown = DocBuf::new();
+            let names = ["aggregate", "pipeline", "cursor", "collation", "hint", "let", "allowDiskUse"];
+            fields::copy(body, &names, &mut shown);
+            return self.explain_command("aggregate", self.collection()?, shown.as_doc());
         }
         let (collection, stages) = (self.collection()?.to_owned(), stages.to_buf());
         self.pipeline(&RoutedPipeline { collection, stages, batch_size, ..RoutedPipeline::default() })
     }
 
     /// Returns the view that this request is on, if only the router can resolve it.
-    fn view(&self) -> Result<Option<Arc<View>>> {
+    fn view(&self) -> Result<Option<View>> {
         self.catalog().view_to_resolve(self.routed.db, self.collection()?, self.interrupt())
     }
 
@@ -330,7 +373,8 @@ impl Request<'_> {
             }
             let stages = view.stages.as_array().iter().chain(over.stages.as_array().iter()).collect();
             return self.pipeline(&RoutedPipeline {
-                collection: view.on.clone(),
+                collation: Some(self.collation_of_view(&over.collection, &view)?),
+                collection: view.on,
                 stages,
                 rewritten: true,
                 ..over.clone()
@@ -361,6 +405,34 @@ impl Request<'_> {
         }
     }
 
+    /// Refuses a pipeline that could not run as a whole.
+    fn check_stages(&self, namespace: &str, stages: Array<'_>, collation: Option<Doc<'_>>) -> Result<()> {
+        if stage_of(stages.get(0)).is_some_and(|(name, _)| ABOUT_COLLECTIONS.contains(&name)) {
+            return Ok(());
+        }
+        let scope = Scope::of(&self.server.database);
+        let spec = self.spec(namespace, stages, collation)?;
+        Ok(arbor_query::check_pipeline(&scope, &spec, Some(self.elsewhere(collation)))?)
+    }
+
+    /// Returns the collation of a statement on a view. Errors: it names another one than the view has.
+    fn collation_of_view(&self, name: &str, view: &View) -> Result<DocBuf> {
+        let parse = |given: Doc<'_>| match given.is_empty() {
+            true => Ok(Collation::simple()),
+            false => Collation::parse(given),
+        };
+        let asked =
+            fields::document(self.body(), "collation").filter(|asked| !asked.is_empty()).map(parse).transpose()?;
+        if asked.is_some_and(|asked| parse(view.collation.as_doc()).is_ok_and(|own| own != asked)) {
+            let text = format!("Cannot override a view's default collation, {}.{name}", self.routed.db);
+            return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, text));
+        }
+        Ok(match view.collation.as_doc().is_empty() {
+            true => DocBuf::new().with("locale", "simple"),
+            false => view.collation.clone(),
+        })
+    }
+
     fn open_pipeline(
         &self,
         over: &RoutedPipeline,
@@ -369,7 +441,8 @@ impl Request<'_> {
         sink: Option<ValueRef<'_>>,
     ) -> Result<Opened> {
         let body = self.body();
-        let collation = routing.collation(fields::document(body, "collation"));
+        let of_view = over.collation.as_ref().map(DocBuf::as_doc);
+        let collation = routing.collation(of_view.or(fields::document(body, "collation")));
         let all = over.stages.as_array();
         let used = others(self.routed.db, all);
         let shards = match routing {
@@ -394,12 +467,16 @@ impl Request<'_> {
         if fields::is_true(body, "explain") {
             return Err(explain_here());
         }
-        let (of_shards, of_router) = split(stages);
+        let collection = format!("{}.{}", self.routed.db, over.collection);
+        self.check_stages(&collection, all, collation)?;
+        let (mut of_shards, of_router) = split(stages);
+        if let Some(stage) = arbor_query::metadata_stage(stages.get(0), of_router.as_array()) {
+            of_shards.push(&stage);
+        }
         let mut command = DocBuf::new().with("aggregate", over.collection.as_str()).with("pipeline", &of_shards);
         let own: &[&str] = match over.rewritten {
             // another statement
             true => &[
-                "collation",
                 "let",
                 "readConcern",
                 "maxTimeMS",
@@ -413,6 +490,9 @@ impl Request<'_> {
             false => &[],
         };
         command.append("cursor", fields::document(body, "cursor").unwrap_or(Doc::empty()));
+        if let Some(collation) = collation.filter(|_| over.rewritten) {
+            command.append("collation", collation);
+        }
         let plain = self.plain();
         plain.as_doc().iter().skip(1).for_each(|(name, value)| {
             let is_taken = match over.rewritten {
@@ -437,7 +517,7 @@ impl Request<'_> {
             let is_here = *db == self.routed.db || primary(db)? == primary(self.routed.db)?;
             let is_sharded =
                 || Ok::<_, Error>(self.catalog().table(&format!("{db}.{collection}"), interrupt)?.is_some());
-            if !is_here || is_sharded()? || self.catalog().view_to_resolve(db, collection, interrupt)?.is_some() {
+            if !is_here || is_sharded()? || self.catalog().view_now(db, collection, interrupt)?.is_some() {
                 return Ok(false);
             }
         }
@@ -447,7 +527,13 @@ impl Request<'_> {
     /// Runs a statement on a view as a pipeline, and returns all of its documents.
     fn all_of_view(&self, view: &View, own: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
         let stages = view.stages.as_array().iter().chain(own.iter().map(ValueRef::from)).collect();
-        let over = RoutedPipeline { collection: view.on.clone(), stages, rewritten: true, ..RoutedPipeline::default() };
+        let over = RoutedPipeline {
+            collation: Some(self.collation_of_view(self.collection()?, view)?),
+            collection: view.on.clone(),
+            stages,
+            rewritten: true,
+            ..RoutedPipeline::default()
+        };
         let Answer::Cursor(RoutedCursor { mut cursor, .. }) = self.pipeline(&over)? else {
             return Err(Error::new(Code::INTERNAL_ERROR, "a view was not read here"));
         };
@@ -493,6 +579,7 @@ impl Request<'_> {
             stages.push(&DocBuf::new().with("$project", projection));
         }
         self.pipeline(&RoutedPipeline {
+            collation: Some(self.collation_of_view(self.collection()?, view)?),
             collection: view.on.clone(),
             stages,
             batch_size: body.get("batchSize").map(|_| fields::int(body, "batchSize")),
@@ -547,6 +634,8 @@ impl Request<'_> {
 struct RoutedPipeline {
     collection: String,
     stages: ArrayBuf,
+    /// That of the view through which it reads. None: that of the request.
+    collation: Option<DocBuf>,
     batch_size: Option<i64>,
     single_batch: bool,
     no_timeout: bool,
@@ -690,8 +779,7 @@ pub(crate) fn others(db: &str, stages: Array<'_>) -> Vec<(String, String)> {
 pub(crate) fn split(stages: Array<'_>) -> (ArrayBuf, ArrayBuf) {
     let (mut of_shards, mut of_router) = (ArrayBuf::new(), ArrayBuf::new());
     let all: Vec<ValueRef<'_>> = stages.iter().collect();
-    let own =
-        |name: &str| OF_SHARDS.contains(&name) || matches!(name, "$collStats" | "$indexStats" | "$planCacheStats");
+    let own = |name: &str| OF_SHARDS.contains(&name) || ABOUT_COLLECTIONS.contains(&name);
     let at = all.iter().take_while(|stage| stage_of(Some(**stage)).is_some_and(|(name, _)| own(name))).count();
     let (before, rest) = all.split_at_checked(at).unwrap_or((&all, &[]));
     before.iter().for_each(|stage| {
@@ -707,9 +795,12 @@ pub(crate) fn split(stages: Array<'_>) -> (ArrayBuf, ArrayBuf) {
         (Some(("$geoNear", ValueRef::Document(spec))), Some(stage)) => {
             of_shards.push(*stage);
             handled = 1;
-            if let Some(field) = fields::string(spec, "distanceField") {
-                of_router.push(&DocBuf::new().with("$sort", &DocBuf::new().with(field, 1i32)));
-            }
+            let distance = DocBuf::new().with("$meta", "geoNearDistance");
+            let order = match fields::string(spec, "distanceField") {
+                Some(field) => DocBuf::new().with(field, 1i32),
+                None => DocBuf::new().with("distance", &distance),
+            };
+            of_router.push(&DocBuf::new().with("$sort", &order));
         }
         (Some(("$count", ValueRef::String(field))), Some(stage)) => {
             of_shards.push(*stage);

@@ -152,11 +152,13 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    fn key(&self, document: Doc<'_>) -> Vec<u8> {
+    pub(crate) fn key(&self, document: Doc<'_>) -> Vec<u8> {
         let mut builder = KeyBuilder::new();
-        let values = fields::array(document, SORT_KEY);
-        let values = values.iter().flat_map(|values| values.iter());
-        for (value, descending) in values.zip(&self.descending) {
+        let all = fields::array(document, SORT_KEY);
+        // a distance is a value by itself
+        let one = document.get(SORT_KEY).filter(|_| all.is_none());
+        let values = all.iter().flat_map(|values| values.iter());
+        for (value, descending) in values.chain(one).zip(&self.descending) {
             self.collation.push_key(&mut builder, value, *descending);
         }
         builder.bytes().to_vec()

@@ -14,12 +14,16 @@ use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result, Routed};
+use arbor_lang::Collation;
 use arbor_protocol::generic::Generic;
 use arbor_protocol::request::Numbered;
 use arbor_session::{Intent, SessionId};
 use uuid::Uuid;
 
 use crate::catalog::{Routing, versioned};
+use crate::first_of_order::sort_of;
+use crate::read::is_descending;
+use crate::rows::{Order, SORT_KEY};
 use crate::shard::{Shard, error_of};
 use crate::{Request, fields};
 
@@ -312,13 +316,9 @@ impl InTransaction<'_> {
         let collection = self.request.collection()?;
         let context = self.request.context(routing.collation(fields::document(update.options.as_doc(), "collation")));
         let (names, _) = table.shards_for_filter(update.query, &context);
-        for shard in self.request.shards_named(&names)? {
-            let mut find = DocBuf::new().with("find", collection).with("filter", update.query).with("limit", 1i32);
-            find.append("singleBatch", true);
-            fields::copy(update.options.as_doc(), &["collation", "sort", "hint", "let"], &mut find);
-            let found = self.on(routing, &shard, "find", find)?;
-            let batch = fields::document(found.as_doc(), "cursor").and_then(|own| fields::array(own, "firstBatch"));
-            let Some(ValueRef::Document(before)) = batch.and_then(|batch| batch.get(0)) else { continue };
+        let shards = self.request.shards_named(&names)?;
+        if let Some((shard, before)) = self.first(routing, &shards, update, context.collation)? {
+            let before = before.as_doc();
             let id = DocBuf::new().with("_id", before.get("_id").unwrap_or(ValueRef::Null));
             // a positional operator needs the whole condition, not only the id
             let both: ArrayBuf = [update.query, id.as_doc()].into_iter().collect();
@@ -385,6 +385,41 @@ impl InTransaction<'_> {
             _ => None,
         };
         Ok(Some(Updated { before: None, after: after.to_buf(), shown }))
+    }
+
+    /// Returns the document that an update is about: the first in its order, or any, with its shard.
+    fn first(
+        &self,
+        routing: &Routing,
+        shards: &[Arc<Shard>],
+        update: &UpdateOfOne<'_>,
+        collation: Collation,
+    ) -> Result<Option<(Arc<Shard>, DocBuf)>> {
+        let options = update.options.as_doc();
+        let mut find = DocBuf::new().with("find", self.request.collection()?).with("filter", update.query);
+        find.append("limit", 1i32).append("singleBatch", true);
+        fields::copy(options, &["collation", "sort", "hint", "let"], &mut find);
+        let sort = sort_of(options);
+        if sort.is_some() {
+            let key = DocBuf::new().with("$meta", "sortKey");
+            find.append("projection", &DocBuf::new().with(SORT_KEY, &key));
+        }
+        let descending = sort.iter().flat_map(|sort| sort.iter()).map(|(_, direction)| is_descending(direction));
+        let order = Order { descending: descending.collect(), collation };
+        let mut first: Option<(Vec<u8>, Arc<Shard>, DocBuf)> = None;
+        for shard in shards {
+            let found = self.on(routing, shard, "find", find.clone())?;
+            let batch = fields::document(found.as_doc(), "cursor").and_then(|own| fields::array(own, "firstBatch"));
+            let Some(ValueRef::Document(found)) = batch.and_then(|batch| batch.get(0)) else { continue };
+            let key = order.key(found);
+            if first.as_ref().is_none_or(|(least, ..)| key < *least) {
+                first = Some((key, shard.clone(), fields::without(found, &[SORT_KEY])));
+            }
+            if sort.is_none() {
+                break;
+            }
+        }
+        Ok(first.map(|(_, shard, document)| (shard, document)))
     }
 
     /// Returns the statement that updates the document that a query finds.

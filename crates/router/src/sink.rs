@@ -20,6 +20,22 @@ type Placed = Vec<(usize, DocBuf)>;
 /// Documents of one batch; its bytes leave room in a command.
 const BATCH: BatchLimit = BatchLimit { docs: 1000, bytes: 8 << 20 };
 
+/// Refuses fields of `$merge` by which a shard could not know whether another one has the document.
+fn check_on(routing: &Routing, on: Option<ValueRef<'_>>) -> Result<()> {
+    let (Routing::Sharded(table, _), Some(on)) = (routing, on) else { return Ok(()) };
+    let is_named = |path: &str| match on {
+        ValueRef::String(name) => name == path,
+        ValueRef::Array(names) => names.iter().any(|name| matches!(name, ValueRef::String(name) if name == path)),
+        _ => false,
+    };
+    if table.unsplittable || table.key.as_doc().iter().all(|(path, _)| is_named(path)) {
+        return Ok(());
+    }
+    let text =
+        "Cannot find index to verify that join fields will be unique: they must have all fields of the shard key";
+    Err(Error::new(Code(51183), text))
+}
+
 impl Request<'_> {
     /// Writes what a cursor returns as `stage`, an `$out` or `$merge`, says.
     pub(crate) fn write_into(&self, cursor: Cursor, stage: ValueRef<'_>) -> Result<()> {
@@ -63,6 +79,7 @@ impl Request<'_> {
             let (mut waiting, is_last) = self.next_documents(&mut cursor)?;
             let mut is_first = true;
             self.with_routing(db, &namespace, true, |routing| {
+                check_on(routing, own.get("on"))?;
                 while is_first || !waiting.is_empty() {
                     // those of one shard, which are not sent again once it has written them
                     let (shard, some) = self.of_one_shard(routing, &waiting)?;

@@ -89,6 +89,19 @@ impl Outcome {
         self.rest = reply.iter().filter(|(name, _)| matches!(*name, "$clusterTime" | "operationTime")).collect();
     }
 
+    /// Makes one error of those that several shards have for one statement: the errors from `first` on.
+    fn join_errors(&mut self, first: usize) {
+        let all = self.errors.split_off(first);
+        let code = |(_, error): &(i32, DocBuf)| fields::int(error.as_doc(), "code");
+        let Some((index, one)) = all.first().filter(|_| all.len() > 1) else { return self.errors.extend(all) };
+        let texts = all.iter().filter_map(|(_, error)| fields::string(error.as_doc(), "errmsg"));
+        let text = format!("multiple errors for op : {}", texts.collect::<Vec<_>>().join(" :: and :: "));
+        let same = all.iter().all(|error| fields::int(one.as_doc(), "code") == code(error));
+        let code = if same { fields::int(one.as_doc(), "code") as i32 } else { Code::MULTIPLE_ERRORS_OCCURRED.0 };
+        let error = DocBuf::new().with("index", *index).with("code", code).with("errmsg", text.as_str());
+        self.errors.push((*index, error));
+    }
+
     fn refuse(&mut self, index: usize, error: &Error) {
         self.errors.push((index as i32, error.to_write_error(index)));
     }
@@ -290,12 +303,28 @@ impl Request<'_> {
         for statement in statements {
             let index = statement.index;
             let mut progress = Progress::default();
+            let checked = match name {
+                "updates" => {
+                    let variables = fields::document(self.body(), "let");
+                    arbor_command::check_update(statement.document.as_doc(), variables)
+                }
+                _ => Ok(()),
+            };
+            if let Err(error) = checked {
+                outcome.refuse(index, &error);
+                if self.is_ordered() {
+                    break;
+                }
+                continue;
+            }
             let done = self.with_routing(self.routed.db, &namespace, true, |routing| {
                 self.change_one(routing, name, &statement, &mut progress)
             });
+            let errors = outcome.errors.len();
             for reply in progress.replies {
                 outcome.add(reply.as_doc(), std::slice::from_ref(&statement));
             }
+            outcome.join_errors(errors);
             match done {
                 Ok(()) => {}
                 // errors of the statement are part of the reply; others end the request
@@ -457,6 +486,9 @@ impl Request<'_> {
         let query = fields::document(body, "query").unwrap_or(Doc::empty());
         let (update, upsert) = (body.get("update").unwrap_or(ValueRef::Null), fields::is_true(body, "upsert"));
         let (statement, shows_new) = (self.statement_number(0), Some(fields::is_true(body, "new")));
+        let mut statement_of = DocBuf::new().with("q", query).with("u", update);
+        fields::copy(options.as_doc(), &["arrayFilters", "collation"], &mut statement_of);
+        arbor_command::check_update(statement_of.as_doc(), fields::document(body, "let"))?;
         let shown = fields::document(body, "fields").filter(|shown| !shown.is_empty());
         let of_one = UpdateOfOne { query, update, upsert, options, statement, shows_new, shown };
         let Some(done) = self.update_one_and_move(routing, &of_one)? else {

@@ -159,9 +159,18 @@ pub fn aggregate_rows(
         return Err(Error::internal("rows of other servers are not written here"));
     }
     let settings = scope.settings.with_disk_use(spec.allow_disk_use);
-    let root = pipeline.above(Box::new(Remote::new(rows)), &settings);
+    let root = pipeline.above(Box::new(Remote::new(rows).scored()), &settings);
     let plan = RunningPlan::new(scope.view()?, None, root, 0).releasable(scope);
     Ok(Cursor::over_rows(spec.namespace.clone(), plan))
+}
+
+/// Refuses a pipeline that could not run over its collection as a whole, before other servers get parts of it.
+pub fn check_pipeline(
+    scope: &Scope<'_>,
+    spec: &AggregateSpec<'_>,
+    elsewhere: Option<Arc<dyn Elsewhere>>,
+) -> Result<()> {
+    Pipeline::check(scope, spec, &scope.names().reading(elsewhere))
 }
 
 /// Writes the documents where the pipeline says so; then there are none to return.

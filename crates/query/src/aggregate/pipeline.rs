@@ -124,6 +124,16 @@ impl Pipeline {
         Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
     }
 
+    /// Like `parse`, for its errors alone.
+    pub(crate) fn check(scope: &Scope<'_>, spec: &AggregateSpec<'_>, names: &Names) -> Result<()> {
+        let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+        let context = Context { constants: Constants::watched(), ..context };
+        let around = Surroundings::outermost(names, spec, &context);
+        let (stages, _) = Sink::split(spec.pipeline, around.db, &context)?;
+        Pipeline::parse_own_source(stages.as_array(), &around)?;
+        Ok(context.constants.check_pipeline()?)
+    }
+
     /// Like `parse`, but for a pipeline inside another one.
     pub(crate) fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
         let pipeline = Pipeline::of_steps(Step::parse_all(stages, around)?, around);

@@ -25,6 +25,11 @@ impl Remote {
         Remote { rows, has_scores: false, tally: Tally::default() }
     }
 
+    /// The rows come with metadata.
+    pub(crate) fn scored(self) -> Remote {
+        Remote { has_scores: true, ..self }
+    }
+
     pub(crate) fn of_elsewhere(source: &ElsewhereSource) -> Remote {
         Remote { has_scores: source.has_scores, ..Remote::new(source.rows()) }
     }

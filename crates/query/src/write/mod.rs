@@ -30,5 +30,5 @@ pub(crate) use new_document::prepare;
 pub(crate) use object_id::new_object_id;
 pub(crate) use statements::{Answer, is_full, settle, with_collation};
 pub(crate) use target::{Targets, find_one};
-pub use update::update;
+pub use update::{check_update, update};
 pub(crate) use validated::Validated;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use arbor_bson::{Value, ValueRef};
+use arbor_bson::{Doc, Value, ValueRef};
 use arbor_lang::Context;
 use arbor_txn::Transaction;
 
@@ -10,6 +10,7 @@ use super::modifier::{Modification, Modifier, update_kind};
 use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
+use crate::database::now_ms;
 use crate::plan::Query;
 use crate::source::Source;
 use crate::time_series::{self, TimeSeries};
@@ -58,6 +59,16 @@ pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -
     let errors = scope.settled(errors)?;
     scope.make_durable(spec.durability)?;
     Ok(UpdateOutcome { errors, ..outcome })
+}
+
+/// Refuses a statement that is wrong whatever documents there are.
+pub fn check_update(statement: &UpdateStatement<'_>, let_variables: Option<Doc<'_>>) -> Result<()> {
+    let context = Context::new(now_ms());
+    let context = match let_variables {
+        Some(variables) => context.with_let(variables)?,
+        None => context,
+    };
+    Parsed::of(statement, &context).map(drop)
 }
 
 struct Parsed {

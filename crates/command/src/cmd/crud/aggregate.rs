@@ -79,6 +79,35 @@ fn answer_inline(call: &mut Call<'_>, mut cursor: Cursor) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what no server takes, before it is known where the pipeline runs.
+pub(crate) fn check(call: &Call<'_>) -> Result<()> {
+    let Parsed { spec, .. } = parse(call)?;
+    check_level(call, spec.pipeline)?;
+    match spec.pipeline.get(0).and_then(first_field) {
+        Some("$currentOp") if spec.collectionless => check_current_op(call),
+        Some(name) if SEARCHES.contains(&name) => Err(search_indexes::not_enabled(name)),
+        _ => Ok(()),
+    }
+}
+
+fn first_field(stage: ValueRef<'_>) -> Option<&str> {
+    match stage {
+        ValueRef::Document(stage) => stage.first().map(|(name, _)| name),
+        _ => None,
+    }
+}
+
+fn check_current_op(call: &Call<'_>) -> Result<()> {
+    if call.db == "admin" {
+        return Ok(());
+    }
+    let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
+    Err(Error::new(Code::INVALID_NAMESPACE, text))
+}
+
+/// Stages for which there is no search index.
+const SEARCHES: &[&str] = &["$listSearchIndexes", "$search", "$searchMeta", "$vectorSearch"];
+
 /// Reads the command; `explain` uses it as well.
 pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
     let (namespace, collectionless) = match call.target() {
@@ -231,10 +260,6 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
         call.database().store.refuse_view(&spec.namespace)?;
     }
     let documents = match (name, spec.collectionless) {
-        ("$currentOp", true) if call.db != "admin" => {
-            let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
-            return Err(Error::new(Code::INVALID_NAMESPACE, text));
-        }
         ("$querySettings", true) => query_settings::stage(call, options)?,
         ("$querySettings", false) => {
             query_settings::stage(call, options)?;
@@ -242,6 +267,7 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             return Err(Error::new(Code::INVALID_NAMESPACE, text));
         }
         ("$currentOp", true) => {
+            check_current_op(call)?;
             let idle = current_op::idle_options(call.field(name).document(options)?)?;
             let user = current_op::own_user(call, !idle.all_users);
             current_op::shown(call.server, idle, user)
@@ -267,9 +293,7 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             return Err(Error::new(Code::INVALID_NAMESPACE, text));
         }
         ("$listSampledQueries", _) => return Err(Error::not_supported(name)),
-        (name @ ("$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch"), _) => {
-            return Err(search_indexes::not_enabled(name));
-        }
+        (name, _) if SEARCHES.contains(&name) => return Err(search_indexes::not_enabled(name)),
         ("$indexStats", false) if !matches!(options, ValueRef::Document(options) if options.is_empty()) => {
             let text = "The $indexStats stage specification must be an empty object";
             return Err(Error::from(arbor_lang::Error::location(28803, text)));

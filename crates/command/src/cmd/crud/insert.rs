@@ -16,7 +16,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     append_errors(call, outcome.errors)
 }
 
-fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
+/// Reads the command; a router checks it so.
+pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
     let namespace = call.namespace()?;
     let (mut ordered, mut bypass_validation) = (true, false);
     for (name, value) in call.own_fields() {

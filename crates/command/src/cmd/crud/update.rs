@@ -49,7 +49,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
     Ok(UpdateSpec { namespace, updates, ordered, let_variables, durability, bypass_validation })
 }
 
-fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
+pub(crate) fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
     let (mut q, mut u) = (None, None);
     let mut statement = UpdateStatement::new(Doc::empty(), ValueRef::Null);
     for (name, value) in present(doc) {

@@ -7,7 +7,8 @@ use crate::cmd::shared::collection_uuid;
 use crate::error_map::invalid_namespace;
 use crate::{Error, Result};
 
-pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
+/// Reads the command: the names, and `dropTarget`.
+pub(crate) fn parse(call: &Call<'_>) -> Result<(Namespace, Namespace, bool)> {
     call.only(&["to", "dropTarget", "stayTemp", "collectionUUID"])?;
     let parse = |name: &str| Namespace::parse(name).map_err(|_| invalid_namespace(name));
     let from = parse(call.field("renameCollection").string(call.target())?)?;
@@ -18,12 +19,20 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         Some(value) => call.field("dropTarget").bool(value)?,
         None => false,
     };
+    if let Some(value) = call.optional("stayTemp") {
+        call.field("stayTemp").strict_bool(value)?;
+    }
+    if let Some(value) = call.optional("collectionUUID") {
+        collection_uuid::read(call, value)?;
+    }
+    Ok((from, to, drop_target))
+}
+
+pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
+    let (from, to, drop_target) = parse(call)?;
     if from.is_buckets() || to.is_buckets() || call.database().store.buckets_of(&from).is_some() {
         let text = "Renaming a time-series collection is not supported";
         return Err(Error::new(arbor_bson::Code::ILLEGAL_OPERATION, text));
-    }
-    if let Some(value) = call.optional("stayTemp") {
-        call.field("stayTemp").strict_bool(value)?;
     }
     if let Some(value) = call.optional("collectionUUID") {
         collection_uuid::check(call, &from, value)?;

@@ -7,12 +7,17 @@ use uuid::Uuid;
 use crate::call::Call;
 use crate::{Error, Result};
 
-/// Errors: the collection has another identity; no UUID.
-pub(crate) fn check(call: &Call<'_>, namespace: &Namespace, value: ValueRef<'_>) -> Result<()> {
+/// Errors: no UUID.
+pub(crate) fn read(call: &Call<'_>, value: ValueRef<'_>) -> Result<Uuid> {
     let field = call.field("collectionUUID");
     let ValueRef::Binary { subtype: 4, bytes } = value else { return Err(field.wrong_type(value, "UUID").into()) };
-    let uuid = Uuid::from_slice(bytes)
-        .map_err(|_| Error::new(Code(207), "uuid must be a 16-byte binary field with UUID (4) subtype"))?;
+    let wrong = |_| Error::new(Code(207), "uuid must be a 16-byte binary field with UUID (4) subtype");
+    Uuid::from_slice(bytes).map_err(wrong)
+}
+
+/// Errors: the collection has another identity; no UUID.
+pub(crate) fn check(call: &Call<'_>, namespace: &Namespace, value: ValueRef<'_>) -> Result<()> {
+    let uuid = read(call, value)?;
     let store = &call.database().store;
     if store.collection(namespace).is_some_and(|own| own.uuid == uuid) {
         return Ok(());
