@@ -10,7 +10,7 @@
 //! claims afterwards what was cut off.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use arbor_base::Position;
 
@@ -161,6 +161,8 @@ impl Shared {
         let _no_notice = self.listener.write();
         self.tail.retreat(position);
         self.sync.set(self.sync.durable().min(position));
+        self.notified.fetch_min(position, AcqRel);
+        assert!(self.sync.durable() <= position, "a cut behind {position} leaves nothing durable beyond it");
         let removed = self.segments.write().split_off(place.kept);
         place.segment.set_end(place.offset);
         place.segment.forget_from(place.offset);
@@ -198,6 +200,7 @@ impl Shared {
         *self.segments.write() = vec![segment.clone()];
         self.tail.retreat(first - 1);
         self.sync.set(first - 1);
+        self.notified.fetch_min(first - 1, AcqRel);
         writer.continue_at(segment, Tail { next: first, previous: 0, marked: false });
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! [`Log`]: opening, and what its users call.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -51,6 +51,7 @@ impl Log {
             sync: SyncState::new(appended),
             alarm: Alarm::new(options.commit_interval),
             listener: RwLock::new(None),
+            notified: AtomicU64::new(0),
             trimming: Mutex::new(()),
             poisoned: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -78,7 +79,7 @@ impl Log {
         Position(self.shared.sync.durable())
     }
 
-    /// Returns when `position` is durable; shares one fsync with all waiters.
+    /// Returns when `position` is durable and the listener knows it; shares one fsync with all waiters.
     pub fn wait_durable(&self, position: Position) -> Result<()> {
         let appended = self.appended();
         if position > appended {

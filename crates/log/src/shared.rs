@@ -1,7 +1,7 @@
 //! State shared by the log, its background thread and its readers.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub alarm: Alarm,
     /// Notified of every sync that made something durable.
     pub(crate) listener: RwLock<Option<SyncListener>>,
+    /// The listener knows that the log is durable up to here.
+    pub(crate) notified: AtomicU64,
     /// Held while segments are removed.
     pub(crate) trimming: Mutex<()>,
     pub(crate) poisoned: OnceLock<String>,
@@ -194,7 +196,11 @@ impl Shared {
     pub(crate) fn notify_listener(&self) {
         // Under the lock, so that a cut comes before the listener reads the position or after it has done its work.
         let listener = self.listener.read();
-        let again = listener.as_ref().is_some_and(|listener| listener(Position(self.sync.durable())));
+        let durable = self.sync.durable();
+        let again = listener.as_ref().is_some_and(|listener| listener(Position(durable)));
+        self.notified.fetch_max(durable, AcqRel);
+        let notified = self.notified.load(Acquire);
+        assert!(notified <= self.sync.durable(), "the listener was notified of {notified}, which is not durable");
         drop(listener);
         if again {
             self.alarm.request();

@@ -2,7 +2,7 @@
 //!
 //! States of a position: written (`appended`), covered by a finished sync (`durable`). `durable <= appended` always.
 
-use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Instant;
 
 use arbor_base::Position;
@@ -12,8 +12,17 @@ use crate::sync_state::Leadership;
 use crate::{Error, Result};
 
 impl Shared {
-    /// Returns when `position`, which was appended, is durable.
+    /// Returns when `position`, which was appended, is durable, and the listener knows it: readers of the history see no further than that.
     pub(crate) fn sync_to(&self, position: u64) -> Result<()> {
+        self.sync_or_wait(position)?;
+        if self.notified.load(Acquire) < position {
+            // Another thread's sync, which is about to notify it.
+            self.notify_listener();
+        }
+        Ok(())
+    }
+
+    fn sync_or_wait(&self, position: u64) -> Result<()> {
         if self.sync.durable() >= position {
             return Ok(());
         }

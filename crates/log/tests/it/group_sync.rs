@@ -1,6 +1,7 @@
 //! The group fsync seen from outside: appends continue while a sync runs, and one sync serves many waiters.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -163,5 +164,29 @@ fn bytes_written_while_their_segment_is_synced_wait_for_the_next_sync() {
     for seed in 0..50 {
         let image = Log::open(Arc::new(disk.disk.crash(seed)), Path::new("/log"), options.clone()).unwrap();
         assert_eq!(image.appended(), Position(3));
+    }
+}
+
+/// A waiter whose record another thread's sync has made durable read the history before the listener knew, and missed the record.
+#[test]
+fn a_waiter_returns_when_the_listener_knows() {
+    let log = Arc::new(Log::open(Arc::new(FaultyDisk::new()), Path::new("log"), LogOptions::default()).unwrap());
+    let known = Arc::new(AtomicU64::new(0));
+    let slowly = known.clone();
+    log.on_sync(Arc::new(move |durable| {
+        std::thread::sleep(Duration::from_millis(50));
+        slowly.fetch_max(durable.0, Ordering::AcqRel);
+        false
+    }));
+    for position in 1..=5 {
+        log.append(&[b"x"]).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    log.wait_durable(Position(position)).unwrap();
+                    assert!(known.load(Ordering::Acquire) >= position, "the listener does not know {position} yet");
+                });
+            }
+        });
     }
 }
