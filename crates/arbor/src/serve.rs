@@ -160,6 +160,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let served = server.with_unix_socket(unix).run(listeners, Arc::new(Front { commands: commands.clone() }));
     log.info(events::CLOSING, CONTEXT, DocBuf::new());
     notify::stopping();
+    commands.database.transactions.end_waits();
     let _ = clock.join();
     let _ = recorder.join();
     http.into_iter().for_each(|http| drop(http.join()));

@@ -104,6 +104,8 @@ pub(crate) struct CommitPath {
     /// The rule is [`CommitRule::Set`].
     is_of_set: AtomicBool,
     closed: AtomicBool,
+    /// No thread waits for a commit of the set any more.
+    without_waits: AtomicBool,
     poison: OnceLock<String>,
 }
 
@@ -175,6 +177,7 @@ impl CommitPath {
             log_written: AtomicU64::new(0),
             is_of_set: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            without_waits: AtomicBool::new(false),
             poison: OnceLock::new(),
         }
     }
@@ -290,6 +293,15 @@ impl CommitPath {
         self.closed.store(true, Ordering::Release);
         self.waiters.close();
         self.flow.notify_all();
+    }
+
+    pub(crate) fn end_waits(&self) {
+        self.without_waits.store(true, Ordering::Release);
+        self.waiters.interrupt();
+    }
+
+    pub(crate) fn is_without_waits(&self) -> bool {
+        self.without_waits.load(Ordering::Acquire)
     }
 
     /// Returns true if no commit in flight is applied any more.

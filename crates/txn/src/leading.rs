@@ -140,6 +140,12 @@ impl Transactions {
         self.path.is_of_set().load(Ordering::Acquire)
     }
 
+    /// Ends all waits for commits of the set, now and later, with [`Error::Unsettled`] where the set does not have them yet: for a shutdown, which
+    /// joins threads that a set without a majority would keep.
+    pub fn end_waits(&self) {
+        self.path.end_waits();
+    }
+
     /// Returns true if commits are admitted.
     pub fn is_leading(&self) -> bool {
         self.path.lock().term().is_some()

@@ -101,7 +101,7 @@ impl CommitPath {
             Some(end) if position > end => unsettled(),
             Some(_) => Some(Ok(position)),
             None if published >= position => Some(Ok(position)),
-            None if self.is_ended() => unsettled(),
+            None if self.is_ended() || self.is_without_waits() => unsettled(),
             None => None,
         }
     }

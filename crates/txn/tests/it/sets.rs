@@ -351,6 +351,22 @@ fn a_transaction_of_an_earlier_reign_is_not_committed() {
 }
 
 #[test]
+fn waits_end_before_the_lead_does() {
+    let leader = Member::leader(quick());
+    let tree = leader.tree();
+    let first = leader.begin_put(tree, "a", "1").unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| first.wait(None));
+        leader.transactions.end_waits();
+        assert!(matches!(waits.join().unwrap(), Err(Error::Unsettled { .. })));
+    });
+    let second = leader.begin_put(tree, "b", "2").unwrap();
+    assert!(matches!(second.wait(None), Err(Error::Unsettled { .. })), "later ones as well");
+    leader.commit_all();
+    assert_eq!(leader.rows(tree), ["a=1", "b=2"], "they are committed nevertheless");
+}
+
+#[test]
 fn closing_ends_all_waiting() {
     let leader = Member::leader(quick());
     let tree = leader.tree();
