@@ -477,7 +477,7 @@ def test_lifetime(set_client, c, by_hand):
         reply = by_hand.commit()
         assert (reply["code"], reply["errorLabels"]) == (251, [TRANSIENT])
         # while an operation runs
-        c.insert_many([{"_id": 100 + i} for i in range(2000)])
+        c.insert_many([{"_id": 100 + i} for i in range(8000)])
         slow = {"aggregate": c.name, "cursor": {}, "pipeline": [{"$lookup": {"from": c.name, "pipeline": [{"$match": {"$expr": {"$gt": [{"$mod": ["$_id", 7]}, 99]}}}], "as": "x"}}, {"$sort": {"x": 1}}]}
         reply = by_hand.begin(slow)
         assert (reply.get("code"), reply.get("codeName")) == (290, "TransactionExceededLifetimeLimitSeconds"), reply
