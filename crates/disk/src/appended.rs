@@ -30,7 +30,7 @@ pub(crate) struct AppendedFile {
 
 #[derive(Debug)]
 enum Mapping {
-    /// The file system does not do it, or has no space to reserve.
+    /// The file system is not known to do it well.
     Off,
     Not,
     On(Window),
