@@ -12,6 +12,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from arbor_cluster import Cluster  # noqa: E402
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
 from loop_disk import LoopDisk  # noqa: E402
 
@@ -81,12 +82,28 @@ def server(name, engine, *flags, kind=Arbor, syncdelay=2, failure="kill"):
     try:
         yield arbor
     except Problems as problems:
-        print("\n".join(f"  {problem}" for problem in problems.args))
-        print(f"  data kept in {directory}")
-        sys.exit(1)
+        leave(problems, directory)
     finally:
         arbor.stop()
     cause.remove()
+
+
+@contextlib.contextmanager
+def three_shards(name, **options):
+    """A cluster of three shards. `Problems` end the program with code 1 and leave the directory."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix=f"arbor-{name}-"))
+    with contextlib.ExitStack() as stack:
+        try:
+            yield Cluster(directory, stack, shards=3, **options)
+        except Problems as problems:
+            leave(problems, directory)
+    shutil.rmtree(directory)
+
+
+def leave(problems, directory):
+    print("\n".join(f"  {problem}" for problem in problems.args))
+    print(f"  data kept in {directory}")
+    sys.exit(1)
 
 
 def set_server(name, engine):

@@ -7,17 +7,13 @@ Prints a line per backup.
 
 import contextlib
 import os
-import pathlib
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 
-from campaign import Problems, arguments
+from campaign import Problems, arguments, three_shards
 
-from arbor_cluster import Cluster  # noqa: E402, found by campaign
 from cluster_backups import Load, Restored, check_log, prepare, settled  # noqa: E402
 
 # Increments between two full backups.
@@ -125,16 +121,8 @@ def backups(cluster, args, rng, target):
 
 def main():
     args, rng = arguments(__doc__, kills=0, seconds=0.3, seconds_are="longest time until a kill", backups=20)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-cluster-backups-"))
-    with contextlib.ExitStack() as stack:
-        cluster = Cluster(directory, stack, shards=3)
-        try:
-            run(cluster, args, rng)
-        except Problems as problems:
-            print("\n".join(f"  {problem}" for problem in problems.args))
-            print(f"  data kept in {directory}")
-            sys.exit(1)
-    shutil.rmtree(directory)
+    with three_shards("cluster-backups") as shards:
+        run(shards, args, rng)
 
 
 if __name__ == "__main__":

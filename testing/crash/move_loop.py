@@ -6,14 +6,9 @@ the recipient, the config server or a router is killed with -9 in the middle of 
 moved, or it has not. At the end every shard has the documents of its own ranges and no others.
 """
 
-import contextlib
 import hashlib
 import itertools
-import pathlib
 import random
-import shutil
-import sys
-import tempfile
 import threading
 import time
 
@@ -21,9 +16,7 @@ import bson
 import pymongo
 from pymongo.errors import PyMongoError
 
-from campaign import Problems, arguments
-
-from arbor_cluster import Cluster  # noqa: E402, found by campaign
+from campaign import Problems, arguments, three_shards
 
 CHUNKS, OLD, CLIENTS, OWN = 12, 300, 4, 40
 # Old documents have keys that are multiples of it; the keys between them belong to the clients.
@@ -249,16 +242,8 @@ def run(cluster, args, rng):
 
 def main():
     args, rng = arguments(__doc__, kills=0, seconds=0, moves=1000, engine="ftree")
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-moves-"))
-    with contextlib.ExitStack() as stack:
-        cluster = Cluster(directory, stack, shards=3, flags=["--storageEngine", args.engine])
-        try:
-            run(cluster, args, rng)
-        except Problems as problems:
-            print("\n".join(f"  {problem}" for problem in problems.args))
-            print(f"  data kept in {directory}")
-            sys.exit(1)
-    shutil.rmtree(directory)
+    with three_shards("moves", flags=["--storageEngine", args.engine]) as shards:
+        run(shards, args, rng)
 
 
 if __name__ == "__main__":
