@@ -59,6 +59,7 @@ impl Commands {
         if recorded {
             self.record(db, &ended.profile(connection));
         }
+        summary::end();
     }
 }
 
@@ -258,10 +259,23 @@ impl Ended<'_> {
             doc.append("errMsg", &error.message).append("errName", &*error.code.name());
             doc.append("errCode", error.code.0);
         }
-        if let Some(shape) = shape_of(self.request.body) {
+        if let Some(shape) = self.shape() {
             doc.append("queryHash", &shape).append("planCacheShapeHash", &shape).append("queryFramework", "classic");
         }
         doc.append("numYields", 0i32);
+    }
+
+    /// Returns the hash under which the plan cache and `explain` list queries of the statement's shape. None: it has none, or several.
+    fn shape(&self) -> Option<String> {
+        let body = self.request.body;
+        let shape = match self.info.name {
+            "aggregate" if body.as_bytes().len() <= SHAPED_BYTES_MAX => summary::shape(),
+            "find" => shape_of(body, "filter"),
+            "count" | "distinct" | "findAndModify" | "findandmodify" => shape_of(body, "query"),
+            "update" | "delete" => self.one_statement().and_then(|own| shape_of(own, "q")),
+            _ => None,
+        };
+        shape.map(ShapeHash::text)
     }
 
     /// Appends what the operation took. There are no locks that it could have waited for.
@@ -276,24 +290,23 @@ impl Ended<'_> {
 /// The shape of a longer command is not made for the log: nothing ends that any more, and the statement took its time already.
 const SHAPED_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the hash of a `find` under which the plan cache and `explain` list queries of its shape.
-fn shape_of<'b>(body: Doc<'b>) -> Option<String> {
+/// Returns the hash of a statement by its own fields; `filter`: the name of its filter.
+fn shape_of<'b>(statement: Doc<'b>, filter: &str) -> Option<ShapeHash> {
     let document = |name: &str| -> Option<Doc<'b>> {
-        match body.get(name) {
+        match statement.get(name) {
             Some(ValueRef::Document(document)) => Some(document),
             _ => None,
         }
     };
-    if body.first()?.0 != "find" || body.as_bytes().len() > SHAPED_BYTES_MAX {
+    if statement.as_bytes().len() > SHAPED_BYTES_MAX {
         return None;
     }
-    let filter = document("filter").unwrap_or(Doc::empty());
     let collation = match document("collation").map(Collation::parse) {
         Some(Ok(collation)) => collation,
         _ => Collation::simple(),
     };
-    let shape = ShapeHash::of_find(filter, document("sort"), document("projection"), collation);
-    shape.ok().map(ShapeHash::text)
+    let filter = document(filter).unwrap_or(Doc::empty());
+    ShapeHash::of_find(filter, document("sort"), document("projection"), collation).ok()
 }
 
 /// The command for a log line: long arrays and strings would make it unreadable.
@@ -327,11 +340,11 @@ mod tests {
         let long = DocBuf::new().with("find", "c").with("filter", &fields()).with(&"n".repeat(1 << 20), 1);
         let shown = shortened(long.as_doc());
         assert!(matches!(shown.get("filter"), Some(ValueRef::String("..."))));
-        assert!(shown.as_bytes().len() < 8192 && shape_of(long.as_doc()).is_none());
+        assert!(shown.as_bytes().len() < 8192 && shape_of(long.as_doc(), "filter").is_none());
         let wide = shortened(fields().as_doc());
         assert!(wide.as_bytes().len() < 8192 && wide.get("$truncated").is_some());
         let short = DocBuf::new().with("find", "c").with("filter", &DocBuf::new().with("a", 1));
         assert_eq!(shortened(short.as_doc()).as_bytes(), short.as_bytes());
-        assert!(shape_of(short.as_doc()).is_some());
+        assert!(shape_of(short.as_doc(), "filter").is_some());
     }
 }

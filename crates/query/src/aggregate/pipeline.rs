@@ -293,12 +293,23 @@ impl Pipeline {
         query
     }
 
-    /// Chooses the plan of the query.
+    /// Chooses the plan of the query, and notes the query.
     pub(crate) fn decide(&self, decider: &Decider<'_>, slots: &mut Slots) -> Result<Decision> {
-        match self.only_counts() {
-            true => Ok(Decision::untried(plan::plan(decider.view, decider.collection, &self.query)?)),
-            false => decider.decide(&self.query_of_fields(), slots),
+        let (decision, mut query) = match self.only_counts() {
+            true => {
+                let planned = plan::plan(decider.view, decider.collection, &self.query)?;
+                (Decision::untried(planned), self.query.clone())
+            }
+            false => {
+                let query = self.query_of_fields();
+                (decider.decide(&query, slots)?, query)
+            }
+        };
+        if decision.winner.covered.is_none() {
+            query.projection.clone_from(&self.query.projection);
         }
+        plan::summary::note_query(query);
+        Ok(decision)
     }
 
     fn only_counts(&self) -> bool {

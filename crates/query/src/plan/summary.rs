@@ -15,6 +15,7 @@ use crate::operator::Timed;
 use super::access::{Access, IndexAccess, Solution};
 use super::index_shape::IndexSource;
 use super::query::Query;
+use super::shape::ShapeHash;
 use crate::{Error, Result};
 
 /// Plans noted of one statement; `$lookup` may run more.
@@ -34,7 +35,11 @@ thread_local! {
     static EXECUTION: RefCell<Option<DocBuf>> = const { RefCell::new(None) };
 }
 
-thread_local!(static NOTED: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) });
+thread_local! {
+    static NOTED: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
+    /// The query of a pipeline, for its shape.
+    static QUERY: Cell<Option<Box<Query>>> = const { Cell::new(None) };
+}
 
 /// The plans of a cursor, for its later batches.
 #[derive(Clone, Default)]
@@ -46,6 +51,25 @@ pub fn begin() {
     DESCRIBES.set(false);
     EXECUTION.set(None);
     TIMED.set(None);
+    QUERY.set(None);
+}
+
+/// Ends a statement: a long filter is not kept until the thread's next one.
+pub fn end() {
+    QUERY.set(None);
+}
+
+/// Keeps the query below a pipeline's stages.
+pub fn note_query(query: Query) {
+    QUERY.set(Some(Box::new(query)));
+}
+
+/// Returns the hash of the query that was kept.
+pub fn shape() -> Option<ShapeHash> {
+    let query = QUERY.take()?;
+    let shape = ShapeHash::of(&query);
+    QUERY.set(Some(query));
+    Some(shape)
 }
 
 /// Refuses scans of whole collections by this statement (`notablescan`).
