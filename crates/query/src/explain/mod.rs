@@ -89,7 +89,7 @@ impl Explainer<'_> {
         let Some(first) = spec.updates.first() else { return Ok(DocBuf::new()) };
         let context = self.scope.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(first.q, first.hint, &context)?;
-        query.sort_by(first.sort, &context)?;
+        query.sort_one_by(first.q, first.sort, &context)?;
         let shape = Shape::Write { stage: "UPDATE", counter: "nWouldModify", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }
@@ -105,7 +105,7 @@ impl Explainer<'_> {
     fn find_and_modify(&self, spec: &FindAndModifySpec<'_>) -> Result<DocBuf> {
         let context = self.scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(spec.query, spec.hint, &context)?;
-        query.sort_by(spec.sort, &context)?;
+        query.sort_one_by(spec.query, spec.sort, &context)?;
         let (stage, counter) = match spec.change {
             Change::Remove => ("DELETE", "nWouldDelete"),
             Change::Update { .. } => ("UPDATE", "nWouldModify"),

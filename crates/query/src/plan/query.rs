@@ -93,6 +93,11 @@ impl Query {
         Ok(())
     }
 
+    /// As [`Query::sort_by`], for a statement about one document. COMPAT: as in MongoDB, a sort of what a plain `_id` finds is not read.
+    pub fn sort_one_by(&mut self, filter: Doc<'_>, sort: Option<Doc<'_>>, context: &Context) -> Result<()> {
+        if is_plain_id(filter) { Ok(()) } else { self.sort_by(sort, context) }
+    }
+
     pub fn show(&mut self, projection: Option<Doc<'_>>, context: &Context) -> Result<()> {
         let Some(spec) = projection.filter(|spec| !spec.is_empty()) else { return Ok(()) };
         self.check_score(spec)?;
@@ -154,6 +159,20 @@ impl ChosenIndex {
                 _ => Some(ChosenIndex::Pattern(pattern.to_buf())),
             },
         })
+    }
+}
+
+/// `{ _id: value }` finds at most one document.
+fn is_plain_id(filter: Doc<'_>) -> bool {
+    let mut fields = filter.iter();
+    match (fields.next(), fields.next()) {
+        (Some(("_id", ValueRef::Document(value))), None) => {
+            value.first().is_none_or(|(name, _)| !name.starts_with('$'))
+        }
+        (Some(("_id", value)), None) => {
+            !matches!(value, ValueRef::Array(_) | ValueRef::Null | ValueRef::Undefined | ValueRef::Regex { .. })
+        }
+        _ => false,
     }
 }
 

@@ -25,7 +25,7 @@ pub fn find_and_modify(
     }
     let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.query, spec.hint, &context)?;
-    query.sort_by(spec.sort, &context)?;
+    query.sort_one_by(spec.query, spec.sort, &context)?;
     query.limit = Some(1);
     // what is shown is not what is changed: the projection waits until the end
     query.show(spec.fields, &context)?;

@@ -91,7 +91,7 @@ impl Parsed {
             multi: statement.multi,
         };
         let mut query = Query::parse(statement.q, statement.hint, context)?;
-        query.sort_by(statement.sort, context)?;
+        query.sort_one_by(statement.q, statement.sort, context)?;
         query.limit = statement.sort.map(|_| 1);
         Ok(Parsed { query, modifier: Modifier::parse(&modification, context)?, upsert: statement.upsert })
     }

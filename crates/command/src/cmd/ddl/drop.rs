@@ -1,13 +1,19 @@
 //! `drop`: a collection or a view. One that is not there is no error, as in MongoDB since 7.0.
 
-use crate::Result;
+use arbor_bson::Code;
+use arbor_store::Namespace;
+
 use crate::call::Call;
 use crate::cmd::admin::profile;
+use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["collectionUUID"])?;
     let namespace = call.namespace()?;
     profile::check_may_drop(call, namespace.collection())?;
+    if namespace.is_system_views() {
+        return drop_views(call, &namespace);
+    }
     if let Some(buckets) = call.database().store.buckets_of(&namespace)
         && call.database().store.drop_time_series(&namespace)?
     {
@@ -16,7 +22,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     if namespace.is_buckets() && call.database().store.collection(&namespace).is_some() {
         let text = format!("cannot drop {namespace}: it goes with its time-series collection");
-        return Err(crate::Error::new(arbor_bson::Code::ILLEGAL_OPERATION, text));
+        return Err(Error::new(Code::ILLEGAL_OPERATION, text));
     }
     let Some(collection) = call.database().store.collection(&namespace) else {
         if call.database().store.drop_view(&namespace)? {
@@ -35,4 +41,23 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// `system.views` is shown while a database has views; they go with it.
+fn drop_views(call: &mut Call<'_>, namespace: &Namespace) -> Result<()> {
+    let store = &call.database().store;
+    let views = store.list_views(call.db);
+    if let Some(series) = views.iter().find(|view| store.buckets_of(&view.namespace).is_some()) {
+        let text =
+            format!("cannot drop {namespace} while the database has time-series collections: {}", series.namespace);
+        return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+    }
+    let mut dropped = false;
+    for view in &views {
+        dropped |= store.drop_view(&view.namespace)?;
+    }
+    if dropped {
+        call.reply.append("nIndexesWas", 1i32).append("ns", namespace.as_str());
+    }
+    Ok(())
 }

@@ -105,11 +105,20 @@ fn describe(collection: &Collection, name_only: bool) -> DocBuf {
     }
     let uuid = ValueRef::Binary { subtype: 4, bytes: collection.uuid.as_bytes() };
     let info = DocBuf::new().with("readOnly", false).with("uuid", uuid);
-    let entry = entry.with("options", &collection.options).with("info", &info);
+    let entry = entry.with("options", &shown_options(collection)).with("info", &info);
     match collection.clustered_index() {
         Some(_) => entry,
         None => entry.with("idIndex", &collection.id_index_spec()),
     }
+}
+
+/// COMPAT: the bounds of a capped collection are int32 where they fit, as MongoDB shows them.
+fn shown_options(collection: &Collection) -> DocBuf {
+    let shown = collection.options.as_doc().iter().map(|(name, value)| match (name, value) {
+        ("size" | "max", ValueRef::Int64(bound)) => (name, i32::try_from(bound).map_or(value, ValueRef::Int32)),
+        shown => shown,
+    });
+    shown.collect()
 }
 
 /// The views themselves, which can be read as documents.
