@@ -276,6 +276,52 @@ def test_the_oplogs_size_is_kept(tmp_path):
         assert len(starts) == 2 and starts[0]["pid"] != starts[1]["pid"] and "replication" in starts[0]["cmdLine"]
 
 
+OWN_FACTS = ["replset.oplogSettings", "startup_log", "system.replset"]
+
+
+def listed(client, database):
+    return sorted(entry["name"] for entry in client[database].list_collections() if entry["name"] != "oplog.rs")
+
+
+def test_what_a_member_keeps_about_itself_is_not_in_the_log(tmp_path):
+    with ReplicaSet(tmp_path / "data") as member, direct(member) as client:
+        client.admin.command("replSetResizeOplog", 1, size=2000.0)
+        assert listed(client, "local") == OWN_FACTS
+        # the store has none of them
+        stats = client.local.command("dbStats")
+        assert (stats["collections"], stats["objects"]) == (0, 0), stats
+        for name in OWN_FACTS:
+            assert len(list(client.local[name].find())) == client.local[name].count_documents({}) == 1
+            assert code_of(lambda name=name: client.local[name].insert_one({"_id": 7})) == 73
+        client.local.own.insert_one({"_id": 1})
+        assert listed(client, "local") == ["own", *OWN_FACTS]
+    (member.dbpath / "arbor.local").write_bytes(b"damaged")
+    with member, direct(member) as client:
+        assert "arbor.local is damaged" in member.log_path.read_text()
+        assert client.local["replset.oplogSettings"].find_one() is None and client.local.startup_log.count_documents({}) == 1
+        client.admin.command("replSetResizeOplog", 1, size=3000.0)
+    with member, direct(member) as client:
+        assert client.local["replset.oplogSettings"].find_one()["size"] == 3000.0 and client.local.startup_log.count_documents({}) == 2
+
+
+def test_a_directory_that_has_the_members_own_facts_as_rows(tmp_path):
+    """As releases up to 2026-11-27 left it."""
+    with Arbor(tmp_path / "data") as arbor, direct(arbor) as client:
+        client.local.create_collection("startup_log", capped=True, size=10 << 20)
+        client.local.startup_log.insert_many([{"_id": f"host-{number:03}", "pid": number} for number in range(120)])
+        client.local["replset.oplogSettings"].insert_one({"_id": "oplog", "size": 2000.0, "minRetentionHours": 1.5})
+    member = ReplicaSet(tmp_path / "data")
+    with member, direct(member) as client:
+        assert client.local["replset.oplogSettings"].find_one() == {"_id": "oplog", "size": 2000.0, "minRetentionHours": 1.5}
+        assert client.local.command("collStats", "oplog.rs")["maxSize"] == 2000 << 20
+        starts = list(client.local.startup_log.find())
+        assert len(starts) == 100 and [start["pid"] for start in starts[:-1]] == list(range(21, 120)), starts[0]
+        assert listed(client, "local") == OWN_FACTS and client.local.command("dbStats")["collections"] == 0
+    with member, direct(member) as client:
+        assert client.local.startup_log.count_documents({}) == 100 and client.local.command("dbStats")["collections"] == 0
+        assert client.local["replset.oplogSettings"].find_one()["size"] == 2000.0
+
+
 def test_the_oplog_expires_by_time_alone(tmp_path):
     def expiry(client):
         found = client.admin.command("replGetExpireOplog")

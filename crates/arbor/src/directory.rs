@@ -5,6 +5,7 @@
 //! | `arbor.lock` | held by the one process that works on the directory; its text is the process id |
 //! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue), the release that made the directory, `id` (32 hexadecimal digits; added to directories of releases up to 2026-11-23), and the CRC-32C of the lines before, one `key = value` per line; releases up to 2026-11-22 wrote no checksum |
 //! | `arbor.replset` | what the members of its replica set agreed on (written by `command`) |
+//! | `arbor.local` | what a member of a set keeps about itself: the oplog's size, its starts (written by `command`) |
 //! | `log/` | the commit log |
 //! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
 //! | `ftree/`, `lmdb/`, `rocksdb/`, `wiredTiger/` | the trees of the engine of that name |

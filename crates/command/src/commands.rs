@@ -13,7 +13,7 @@ use arbor_protocol::operation::{About, Operations};
 use arbor_protocol::topology::Topology;
 use arbor_protocol::transport::{NetworkStatistics, Peer, Refusal};
 use arbor_query::Database;
-use arbor_repl::Replication;
+use arbor_repl::{OwnFacts, Replication};
 use arbor_txn::fetch::Source;
 
 use crate::access::{Accounts, ClusterAuth, Keys};
@@ -25,7 +25,7 @@ use crate::log_components::LogComponents;
 use crate::ownership::Ownership;
 use crate::profiler::Profiler;
 use crate::query_statistics::QueryStatistics;
-use crate::replication::{Membership, Several};
+use crate::replication::{LocalCollections, Membership, Several};
 use crate::session::collections::SessionCollections;
 use crate::session::two_phase::Settling;
 use crate::session::{SESSIONS_MAX, Sessions};
@@ -91,6 +91,8 @@ pub struct Commands {
     pub database: Database,
     /// `None`: a standalone.
     pub replication: Option<Arc<Replication>>,
+    /// Together with `replication`.
+    pub(crate) own_facts: Option<Arc<OwnFacts>>,
     /// The part in a set of several members.
     pub(crate) several: Several,
     pub(crate) accounts: Accounts,
@@ -160,12 +162,13 @@ impl Commands {
         let limits = arbor_session::Limits { sessions_max, ..Default::default() };
         let sessions = Arc::new(Sessions::with_limits(database.transactions.clone(), limits));
         let own = SessionCollections::new(sessions.clone(), &database.transactions);
-        database.server_collections = Some(Box::new(own));
+        database.server_collections.push(Box::new(own));
         Commands {
             settings_changed: Arc::default(),
             trees: Source::new(database.transactions.clone()),
             database,
             replication: None,
+            own_facts: None,
             accounts: Accounts::new(false, None, ClusterAuth::default()),
             audit: None,
             several: Several::default(),
@@ -250,8 +253,12 @@ impl Commands {
     }
 
     /// Returns the commands of a replica set member, which becomes primary with [`Commands::begin_replication`].
-    pub fn with_replication(self, replication: Option<Replication>) -> Commands {
-        Commands { replication: replication.map(Arc::new), ..self }
+    pub fn with_replication(mut self, replication: Option<Replication>) -> Commands {
+        let Some(replication) = replication.map(Arc::new) else { return self };
+        let facts = Arc::new(OwnFacts::new(&self.options.dbpath));
+        let local = LocalCollections::new(replication.clone(), facts.clone());
+        self.database.server_collections.push(Box::new(local));
+        Commands { replication: Some(replication), own_facts: Some(facts), ..self }
     }
 
     /// Returns the commands of a member whose set may have several members.

@@ -89,6 +89,11 @@ pub trait ServerCollections: Send + Sync {
 
     /// Returns the documents of a collection that is there.
     fn documents(&self, namespace: &Namespace) -> Result<Vec<DocBuf>>;
+
+    /// Names of the collections that listings of a database show.
+    fn listed(&self, _db: &str) -> Vec<&'static str> {
+        Vec::new()
+    }
 }
 
 /// Shared by all connections.
@@ -104,8 +109,8 @@ pub struct Database {
     pub images_expiry: Arc<ImagesExpiry>,
     /// None: mismatches are not reported.
     pub on_mismatch: Option<WarnOfMismatch>,
-    /// None: there are no such collections.
-    pub server_collections: Option<Box<dyn ServerCollections>>,
+    /// They take precedence over collections of the store.
+    pub server_collections: Vec<Box<dyn ServerCollections>>,
 }
 
 impl Database {
@@ -135,7 +140,7 @@ impl Database {
             feed,
             images_expiry: Arc::new(ImagesExpiry::new(-1)),
             on_mismatch: None,
-            server_collections: None,
+            server_collections: Vec::new(),
         }
     }
 
@@ -144,12 +149,14 @@ impl Database {
         Ok(self.store.snapshot(namespace)?)
     }
 
-    pub(crate) fn has_of_server(&self, namespace: &Namespace) -> bool {
-        self.server_collections.as_ref().is_some_and(|own| own.has(namespace))
+    /// Returns true for a collection without rows of its own.
+    pub fn has_of_server(&self, namespace: &Namespace) -> bool {
+        self.server_collections.iter().any(|own| own.has(namespace))
     }
 
     pub(crate) fn documents_of_server(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {
-        self.server_collections.as_ref().map_or_else(|| Ok(Vec::new()), |own| own.documents(namespace))
+        let own = self.server_collections.iter().find(|own| own.has(namespace));
+        own.map_or_else(|| Ok(Vec::new()), |own| own.documents(namespace))
     }
 
     pub(crate) fn warn_of_mismatch(&self, collection: &Collection, info: &DocBuf) {

@@ -101,9 +101,13 @@ impl StatementNumbers<'_> {
 /// Errors: `InvalidNamespace` for a collection that clients may only read.
 pub fn check_writable(namespace: &Namespace) -> Result<()> {
     match namespace.is_of_server() {
-        true => Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to {namespace}"))),
+        true => only_read(namespace),
         false => Ok(()),
     }
+}
+
+fn only_read(namespace: &Namespace) -> Result<()> {
+    Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to {namespace}")))
 }
 
 /// A past state takes no writes: the read concern that asks for one is refused for all commands but three that read.
@@ -314,6 +318,9 @@ impl<'a> Scope<'a> {
             return Ok(());
         }
         self.database.check_local(namespace.db())?;
+        if self.database.has_of_server(namespace) {
+            return only_read(namespace);
+        }
         check_writable(namespace)
     }
 

@@ -8,6 +8,7 @@
 //! | `coordinator` | its storage, by compare-and-set: a file, for a set of one |
 //! | `isr` | the in-sync set of several members, as a state machine |
 //! | `config` | the set's configuration |
+//! | `own_facts` | what a member keeps about itself, outside of the log |
 //! | `own_address` | which addresses are this member's own |
 //! | `permission` | which commands run in which role |
 //! | `write_concern` | what the set makes of a write concern |
@@ -25,6 +26,7 @@ pub mod isr;
 mod last_write;
 mod member;
 mod own_address;
+mod own_facts;
 mod permission;
 mod status;
 mod write_concern;
@@ -38,5 +40,6 @@ pub use member::{
     Election, KEPT_FILE, MemberState, Replication, Role, is_of_several, not_yet_initialized, was_initiated,
 };
 pub use own_address::OwnAddress;
+pub use own_facts::{Facts, OWN_FACTS_FILE, OwnFacts};
 pub use permission::not_primary;
 pub use status::{Progress, election_id, election_metrics, optimes};

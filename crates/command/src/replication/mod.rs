@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `primary` | becoming primary and stepping down |
-//! | `local_settings` | settings that a member stores in collections |
+//! | `local_settings` | settings of a member, and the collections of `local` that show them |
 //! | `several` | a set of several members |
 //! | `status` | `replSetGetStatus` |
 
@@ -13,7 +13,7 @@ mod primary;
 mod several;
 pub(crate) mod status;
 
-pub(crate) use local_settings::OplogSize;
+pub(crate) use local_settings::{LocalCollections, OplogSize};
 pub(crate) use primary::note_noop;
 pub use several::Membership;
 pub(crate) use several::{Several, no_successor};

@@ -40,6 +40,7 @@ impl Commands {
     pub fn begin_replication(&self) {
         let Some(replication) = &self.replication else { return };
         self.watch_settings();
+        self.load_own_facts();
         if let Some(known) = replication.kept() {
             if let Err(error) = self.begin_several(replication, known.clone()) {
                 let attributes = DocBuf::new().with("error", &error.to_string());
@@ -51,7 +52,7 @@ impl Commands {
             // It was never initiated, and writes nothing before.
             return;
         }
-        self.attempt(self.load_local_settings(replication));
+        self.attempt(self.load_defaults(replication));
         match replication.state().role {
             Role::Startup | Role::Startup2 => {}
             Role::Removed => {
@@ -72,7 +73,7 @@ impl Commands {
         transactions.set_commit_point(begun.position())?;
         transactions.set_rule(CommitRule::Own)?;
         self.database.store.lead()?;
-        self.load_local_settings(replication)
+        self.load_defaults(replication)
     }
 
     /// Applies a new configuration: publishes it, notes it in the history, and updates the member's role.
@@ -81,16 +82,13 @@ impl Commands {
         self.note(says);
         match replication.state().role {
             Role::Secondary => self.become_primary(replication),
-            _ => {
-                self.attempt(self.show_configuration(replication));
-                self.role_changed();
-            }
+            _ => self.role_changed(),
         }
     }
 
     pub(crate) fn become_primary(&self, replication: &Replication) {
         self.update_feed(replication);
-        self.attempt(self.show_configuration(replication));
+        self.attempt(self.drop_rows_of_facts());
         self.note(&DocBuf::new().with("msg", "new primary"));
         // what the one before knew is in rows
         self.attempt(self.begin_sharding());
@@ -167,13 +165,6 @@ impl Commands {
     pub(crate) fn role_changed(&self) {
         self.topology.count_up();
         self.host.topology_changed();
-    }
-
-    /// Writes `local.system.replset`, which is for display; the server never reads it.
-    fn show_configuration(&self, replication: &Replication) -> Result<()> {
-        let state = replication.state();
-        let Some(config) = &state.config else { return Ok(()) };
-        self.persist(&Namespace::new("local", "system.replset")?, config.to_doc(state.term).as_doc())
     }
 
     /// Replaces, or inserts, a document of the server's own by its `_id`.

@@ -11,7 +11,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use parking_lot::Mutex;
@@ -41,18 +41,23 @@ impl LocalFile {
     }
 
     fn write(&self, version: Version, agreement: &Agreement) -> io::Result<Replaced> {
-        let temporary = self.path.with_extension("new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(encode(version, agreement).as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, &self.path)?;
-        let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        // The new file is visible from here on: after a failed sync either may be there after a crash.
-        match File::open(directory.unwrap_or(".".as_ref())).and_then(|directory| directory.sync_all()) {
-            Ok(()) => Ok(Replaced::Done(version)),
-            Err(_) => Ok(Replaced::Unknown),
+        match replace_file(&self.path, encode(version, agreement).as_bytes())? {
+            true => Ok(Replaced::Done(version)),
+            false => Ok(Replaced::Unknown),
         }
     }
+}
+
+/// Replaces a file as a whole. False: the new one is visible, and after a crash either may be there.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    Ok(File::open(directory.unwrap_or(".".as_ref())).and_then(|directory| directory.sync_all()).is_ok())
 }
 
 impl Coordinator for LocalFile {
@@ -164,7 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = LocalFile::new(dir.path().join("arbor.replset"));
         file.replace(None, &of_one()).unwrap();
-        fs::create_dir(dir.path().join("arbor.new")).unwrap();
+        fs::create_dir(dir.path().join("arbor.replset.new")).unwrap();
         assert!(file.replace(Some(Version(1)), &contract::agreement(3)).is_err());
         assert_eq!(file.read().unwrap(), Some((Version(1), of_one())));
     }

@@ -17,6 +17,7 @@ mod simulated;
 use std::io;
 
 pub use local_file::LocalFile;
+pub(crate) use local_file::replace_file;
 pub use shared_file::SharedFile;
 pub use simulated::{Faults, Simulated};
 

@@ -1,5 +1,7 @@
 //! `listCollections`.
 
+use std::sync::Arc;
+
 use arbor_auth::{Action, Target};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::{Context, Filter};
@@ -38,7 +40,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
 /// Returns the entries of a database.
 fn entries(call: &Call<'_>, db: &str, name_only: bool) -> Vec<DocBuf> {
     let store = &call.database().store;
-    let collections = store.list_collections(db).into_iter().map(|own| describe(&own, name_only));
+    let own = &call.database().server_collections;
+    let of_server = own.iter().flat_map(|own| own.listed(db)).map(|name| describe_of_server(name, name_only));
+    let shown = |collection: &Arc<Collection>| !call.database().has_of_server(&collection.namespace);
+    let collections = store.list_collections(db).into_iter().filter(shown).map(|own| describe(&own, name_only));
     let views = store.list_views(db).into_iter().map(|own| match store.buckets_of(&own.namespace) {
         Some(buckets) => crate::cmd::shared::time_series::describe(&own.namespace, &buckets, name_only),
         None => describe_view(&own, name_only),
@@ -46,7 +51,7 @@ fn entries(call: &Call<'_>, db: &str, name_only: bool) -> Vec<DocBuf> {
     let views: Vec<DocBuf> = views.collect();
     let of_views = (!views.is_empty()).then(|| describe_system_views(name_only));
     let of_log = crate::cmd::shared::oplog::listed(call, db, name_only);
-    collections.chain(views).chain(of_views).chain(of_log).collect()
+    collections.chain(views).chain(of_views).chain(of_log).chain(of_server).collect()
 }
 
 /// `$listClusterCatalog`: of one database, or on `admin` of all.
@@ -119,6 +124,14 @@ fn shown_options(collection: &Collection) -> DocBuf {
         shown => shown,
     });
     shown.collect()
+}
+
+fn describe_of_server(name: &str, name_only: bool) -> DocBuf {
+    let entry = DocBuf::new().with("name", name).with("type", "collection");
+    if name_only {
+        return entry;
+    }
+    entry.with("options", &DocBuf::new()).with("info", &DocBuf::new().with("readOnly", true))
 }
 
 /// The views themselves, which can be read as documents.
