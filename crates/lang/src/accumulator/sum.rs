@@ -50,13 +50,16 @@ impl Sum {
     }
 
     pub fn total(&self) -> Number {
-        let double = self.double + self.lost;
         if let Some(decimal) = self.decimal {
             let whole: Decimal128 = self.whole.to_string().parse().unwrap_or(Decimal128::ZERO);
-            let double =
-                if self.widest == Widest::Double { Decimal128::from_f64_wide(double) } else { Decimal128::ZERO };
+            if self.widest != Widest::Double {
+                return Number::Decimal(decimal + whole);
+            }
+            // a decimal has room for the digits that a double has lost
+            let double = Decimal128::from_f64_wide(self.double) + Decimal128::from_f64_wide(self.lost);
             return Number::Decimal(decimal + whole + double);
         }
+        let double = self.double + self.lost;
         match (self.widest, i32::try_from(self.whole), i64::try_from(self.whole)) {
             (Widest::Double, ..) => Number::Double(self.whole as f64 + double),
             (Widest::Int32, Ok(v), _) => Number::Int32(v),

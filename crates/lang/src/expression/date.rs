@@ -231,15 +231,14 @@ pub(crate) fn parse(text: &str) -> Result<i64> {
     parse_in(text, &Zone::utc())
 }
 
-/// A date's text; without an offset of its own it is in `zone`, and an offset is refused where the zone is not UTC.
+/// A date's text; without a zone of its own it is in `zone`, and an own one is refused where the zone is not UTC.
 pub(crate) fn parse_in(text: &str, zone: &Zone) -> Result<i64> {
-    let read = date_text::read(text).ok_or_else(|| date_text::error(text))?;
-    in_zone(read.local, read.offset_minutes, zone, text)
+    let read = date_text::read(text)?;
+    in_zone(read.local, read.zone, zone, text)
 }
 
-/// The instant of a local time, with an offset from its text or in a zone.
-pub(crate) fn in_zone(local: i64, offset_minutes: Option<i64>, zone: &Zone, text: &str) -> Result<i64> {
-    let own = offset_minutes.map(Zone::offset);
+/// The instant of a local time, in the zone that its text names or in another.
+pub(crate) fn in_zone(local: i64, own: Option<Zone>, zone: &Zone, text: &str) -> Result<i64> {
     if own.is_some() && !zone.is_utc() {
         return Err(date_text::refused(
             text,

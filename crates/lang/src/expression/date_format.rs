@@ -131,7 +131,7 @@ pub(super) fn read(text: &str, format: &str, zone: &Zone) -> Result<i64> {
     })?;
     let local = local(&seen)
         .ok_or_else(|| Error::new(Code::CONVERSION_FAILURE, format!("Error parsing date string '{text}'")))?;
-    in_zone(local, seen.offset, zone, text)
+    in_zone(local, seen.offset.map(Zone::offset), zone, text)
 }
 
 fn scan(text: &str, format: &str) -> Option<Seen> {

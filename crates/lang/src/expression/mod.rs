@@ -9,7 +9,7 @@
 //! | `arguments.rs` | operators with named arguments |
 //! | `binary_format.rs` | texts and numbers of binary data |
 //! | `arithmetic.rs`, `convert.rs`, `date.rs`, `real.rs` | what several operators share |
-//! | `date_text.rs` | dates of texts without a format |
+//! | `date_text.rs`, `zone_names.rs` | dates of texts without a format |
 //! | `form.rs` | operators as functions of their evaluated arguments |
 //! | `op/` | the operators, one file each |
 
@@ -40,6 +40,7 @@ mod replace;
 mod set;
 mod trim;
 pub mod variable;
+mod zone_names;
 
 use std::sync::Arc;
 

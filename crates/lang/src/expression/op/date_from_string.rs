@@ -8,7 +8,7 @@
 //! { $dateFromString: { dateString: "nope", onError: "bad" } } => "bad"
 //! { $dateFromString: { dateString: "$a", onNull: 5 } } => 5
 //! { $dateFromString: { dateString: "$a" } } => null
-//! { $dateFromString: { dateString: "nope" } } => error 241: Error parsing date string 'nope'; 0: Unexpected character 'n'
+//! { $dateFromString: { dateString: "nope" } } => error 241: Error parsing date string 'nope'; 0: The timezone could not be found in the database 'n'
 //! { $dateFromString: { dateString: 5 } } => error 241: $dateFromString requires that 'dateString' be a string, found: int with value 5
 //! { $dateFromString: {} } => error 40542: Missing 'dateString' parameter to $dateFromString
 //! { $dateFromString: { dateString: "x", y: 1 } } => error 40541: Unrecognized argument to $dateFromString: y
