@@ -72,6 +72,7 @@ def test_fsync_with_lock_makes_writes_wait(client, db):
         assert first["lockCount"] == 1 and "seeAlso" in first
         assert client.admin.command({"fsync": 1, "lock": True})["lockCount"] == 2
         assert client.admin.command("lockInfo")["lockInfo"][0]["granted"][0]["mode"] == "S"
+        assert client.admin.command("currentOp")["fsyncLock"] is True
         writer.start()
         with pytest.raises(OperationFailure) as caught:
             db.command({"insert": "c", "documents": [{"_id": 2}], "maxTimeMS": 100})
@@ -84,7 +85,7 @@ def test_fsync_with_lock_makes_writes_wait(client, db):
     assert left == 0 and done.wait(10)
     writer.join()
     assert [document["_id"] for document in db.c.find().sort("_id", 1)] == [0, 1]
-    assert client.admin.command("lockInfo")["lockInfo"] == []
+    assert client.admin.command("lockInfo")["lockInfo"] == [] and "fsyncLock" not in client.admin.command("currentOp")
     with pytest.raises(OperationFailure) as caught:
         client.admin.command("fsyncUnlock")
     assert caught.value.code == 20

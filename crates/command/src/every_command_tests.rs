@@ -1,5 +1,5 @@
-//! Every command of the registry: its minimal form and the fields of its reply, a wrong type for each field that it needs, and
-//! a field that it does not know.
+//! Every command of the registry: its minimal form and the fields of its reply, a wrong type for each field that it needs, a field that
+//! it does not know, and `help`.
 //!
 //! The server is a standalone over an empty store in memory, with one collection `db.c` that has a document and an index.
 
@@ -395,6 +395,10 @@ fn check(case: &Case, problems: &mut Vec<String>) {
     let expected = if info.ignores_unknown_fields() { case.code } else { UNKNOWN_FIELD };
     if !takes_any {
         expect("unknown field:", &unknown, expected);
+    }
+    let described = expect("help:", &with_field(&command, "help", ValueRef::Bool(true)), 0);
+    if !matches!(described.get("help"), Some(ValueRef::String(text)) if text.starts_with("help for: ")) {
+        problems.push(format!("{}: no help in {described:?}", case.name));
     }
     if !missing.is_empty() {
         problems.push(format!("{}: no {missing:?} in {reply:?}", case.name));

@@ -51,6 +51,10 @@ impl Commands {
                 return Some(Done { reply: error.to_reply(), ..Done::default() });
             }
         };
+        if generic.help {
+            let reply = DocBuf::new().with("help", &format!("help for: {} {}", info.name, info.help));
+            return Some(Done { reply: reply.with("ok", 1.0), ..Done::default() });
+        }
         if request.waited_until.is_some() {
             return Some(self.perform(connection, request, command, generic, None));
         }

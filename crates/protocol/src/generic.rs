@@ -27,6 +27,8 @@ pub struct Generic<'a> {
     /// The time that the client has shown.
     pub cluster_time: Option<u64>,
     pub comment: Option<ValueRef<'a>>,
+    /// The command is to be described instead of run.
+    pub help: bool,
     pub api_strict: bool,
     /// `clientOperationKey`, by which another client may end the operation.
     pub operation_key: Option<Uuid>,
@@ -54,6 +56,7 @@ pub fn is_generic(name: impl AsRef<[u8]>) -> bool {
             | b"writeConcern"
             | b"maxTimeMS"
             | b"comment"
+            | b"help"
             | b"apiVersion"
             | b"apiStrict"
             | b"apiDeprecationErrors"
@@ -107,6 +110,7 @@ pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Ge
             "readConcern" => generic.read_concern = ReadConcern::read(field.document(value)?)?,
             "$clusterTime" if is_member => generic.cluster_time = Some(cluster_time::read(field.document(value)?)?),
             "comment" => generic.comment = Some(value),
+            "help" => generic.help = field.bool(value)?,
             "clientOperationKey" => {
                 if let ValueRef::Binary { bytes, .. } = value {
                     generic.operation_key = Uuid::from_slice(bytes).ok();

@@ -40,6 +40,10 @@ fn flag(row: &'static table::Row) -> Arg {
         Kind::Switch if row.flag == "verbose" => arg.action(ArgAction::Count),
         Kind::Switch => arg.action(ArgAction::SetTrue).overrides_with(row.flag),
         _ if row.is_set_parameter() => arg.action(ArgAction::Append).value_name("NAME=VALUE"),
+        // mongod takes it without a value, too
+        _ if row.flag == "enableMajorityReadConcern" => {
+            arg.action(ArgAction::Set).value_name(row.value_name()).num_args(0..=1).default_missing_value("true")
+        }
         _ => arg.action(ArgAction::Set).value_name(row.value_name()).allow_negative_numbers(true),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(call.field("autoCompact").missing().into());
     }
     let enable = call.field("autoCompact").strict_bool(target)?;
-    if call.body.get("writeConcern").is_some() {
+    if call.optional("writeConcern").is_some() {
         return Err(Error::new(Code::INVALID_OPTIONS, "Command autoCompact does not support writeConcern"));
     }
     let (mut free_mb, mut once) = (TARGET_MB, false);

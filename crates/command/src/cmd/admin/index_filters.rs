@@ -98,9 +98,9 @@ fn asked<'c>(call: &Call<'c>, collection: &Collection) -> Result<Option<Filtered
             projection: projection.unwrap_or(Doc::empty()),
             collation,
         })),
-        None if call.body.get("sort").is_some()
-            || call.body.get("projection").is_some()
-            || call.body.get("collation").is_some() =>
+        None if call.optional("sort").is_some()
+            || call.optional("projection").is_some()
+            || call.optional("collation").is_some() =>
         {
             Err(Error::bad_value("sort, projection or collation provided without query"))
         }

@@ -35,7 +35,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     if arbor_query::stream::is_change_stream(&spec)
         && let Some(level) = call.generic.read_concern.level.filter(|level| *level != Level::Majority)
-        && call.body.get("readConcern").is_some()
+        && call.optional("readConcern").is_some()
     {
         let text = format!(
             "$changeStream cannot run with a readConcern other than 'majority', or in a multi-document transaction. \
@@ -148,7 +148,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
             return Err(Error::failed_to_parse(text));
         }
     }
-    if explain && call.body.get("writeConcern").is_some() {
+    if explain && call.optional("writeConcern").is_some() {
         let text = "Aggregation explain does not support the 'writeConcern' option";
         return Err(Error::failed_to_parse(text));
     }
@@ -170,7 +170,7 @@ pub(crate) fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
 
 /// Refuses a read concern that a stage at the begin or the end cannot have.
 fn check_level(call: &Call<'_>, pipeline: Array<'_>) -> Result<()> {
-    let Some(level) = call.generic.read_concern.level.filter(|_| call.body.get("readConcern").is_some()) else {
+    let Some(level) = call.generic.read_concern.level.filter(|_| call.optional("readConcern").is_some()) else {
         return Ok(());
     };
     let name = |stage: Option<ValueRef<'_>>| match stage {

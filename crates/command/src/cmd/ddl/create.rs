@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
-    if call.body.get("viewOn").is_some() {
+    if call.optional("viewOn").is_some() {
         return create_view(call, namespace);
     }
     if namespace.is_buckets() {
@@ -112,7 +112,7 @@ fn check_together(call: &Call<'_>, options: &DocBuf) -> Result<()> {
             "'expireAfterSeconds' is only supported on time-series collections or when the clusteredIndex option is specified",
         );
     }
-    if clustered && call.body.get("idIndex").is_some() {
+    if clustered && call.optional("idIndex").is_some() {
         return invalid("The 'clusteredIndex' option is not supported with the 'idIndex' option");
     }
     if clustered && matches!(call.body.get("autoIndexId"), Some(ValueRef::Bool(true))) {

@@ -37,6 +37,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         }
     }
     call.reply.append("inprog", &listed);
+    if call.server.write_block.is_locked() {
+        call.reply.append("fsyncLock", true);
+        call.reply.append("info", "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
+    }
     Ok(())
 }
 

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 10;
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["allowAtomic", "alwaysUpsert", "preCondition", "oplogApplicationMode"])?;
-    if call.body.get("preCondition").is_some() {
+    if call.optional("preCondition").is_some() {
         return Err(Error::not_supported("applyOps with preCondition"));
     }
     let operations = call.field("applyOps").documents(call.target())?;
