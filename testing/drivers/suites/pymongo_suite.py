@@ -33,7 +33,6 @@ KNOWN = {
     r"test_batch_splitting_retry_fails$": "a fail point that counts documents, not statements",
     r"fails_after_two_consecutive_socket_timeouts|succeeds_after_one_socket_timeout": "limits of milliseconds on a busy machine",
     r"test_6_collects_write_errors_across_batches": "200,000 operations within a minute, in a build without optimization",
-    r"test_(find_options)$": "returnKey with a sort that no index gives",
 }
 
 

@@ -75,7 +75,7 @@ pub(crate) use record_ids::RecordIds;
 pub(crate) use remote::Remote;
 pub use remote::Rows;
 pub(crate) use resumed::Resumed;
-pub(crate) use return_key::ReturnKey;
+pub(crate) use return_key::{NotedKeys, ReturnKey};
 pub(crate) use row::Row;
 pub(crate) use run::{Examined, Run, Slot};
 pub(crate) use sample::Sample;

@@ -1,57 +1,55 @@
 //! RETURN_KEY: the index key that found each document, in the place of the document. What no index found is `{}`.
 
+use std::sync::Arc;
+
 use arbor_bson::keystring;
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::MetaKind;
 
 use super::run::EntryCursor;
 use super::{Detail, Fetch, Operator, Row, Run, StageDoc, Tally};
 use crate::plan::IndexShape;
 use crate::{Error, Result};
 
-pub(crate) struct ReturnKey {
+/// The rows of an access, with the index key that found each in its metadata.
+pub(crate) struct NotedKeys {
     input: Input,
-    tally: Tally,
 }
 
 enum Input {
     Entries(Box<Fetch>),
     /// Found by its `_id` alone.
     ById(Box<dyn Operator>),
-    WithoutIndex(Box<dyn Operator>),
 }
 
-impl ReturnKey {
-    pub(crate) fn of_entries(fetch: Fetch) -> ReturnKey {
-        ReturnKey { input: Input::Entries(Box::new(fetch)), tally: Tally::default() }
+impl NotedKeys {
+    pub(crate) fn of_entries(fetch: Fetch) -> NotedKeys {
+        NotedKeys { input: Input::Entries(Box::new(fetch)) }
     }
 
-    pub(crate) fn of_record(input: Box<dyn Operator>) -> ReturnKey {
-        ReturnKey { input: Input::ById(input), tally: Tally::default() }
-    }
-
-    pub(crate) fn without_index(input: Box<dyn Operator>) -> ReturnKey {
-        ReturnKey { input: Input::WithoutIndex(input), tally: Tally::default() }
+    pub(crate) fn of_record(input: Box<dyn Operator>) -> NotedKeys {
+        NotedKeys { input: Input::ById(input) }
     }
 
     fn input(&self) -> &dyn Operator {
         match &self.input {
             Input::Entries(fetch) => fetch.as_ref(),
-            Input::ById(input) | Input::WithoutIndex(input) => input.as_ref(),
+            Input::ById(input) => input.as_ref(),
         }
     }
 
     fn input_mut(&mut self) -> &mut dyn Operator {
         match &mut self.input {
             Input::Entries(fetch) => fetch.as_mut(),
-            Input::ById(input) | Input::WithoutIndex(input) => input.as_mut(),
+            Input::ById(input) => input.as_mut(),
         }
     }
 }
 
-impl Operator for ReturnKey {
+impl Operator for NotedKeys {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
-        let Some(mut row) = self.input_mut().next(run)? else { return Ok(self.tally.answer(None)) };
-        row.document = match &self.input {
+        let Some(mut row) = self.input_mut().next(run)? else { return Ok(None) };
+        let key = match &self.input {
             Input::Entries(fetch) => {
                 let scan = fetch.scan()?;
                 match scan.entry(run) {
@@ -62,9 +60,10 @@ impl Operator for ReturnKey {
                 }
             }
             Input::ById(_) => id_of(row.document.as_doc()),
-            Input::WithoutIndex(_) => DocBuf::new(),
         };
-        Ok(self.tally.answer(Some(row)))
+        let known = row.metadata.as_deref().cloned().unwrap_or_default();
+        row.metadata = Some(Arc::new(known.with(MetaKind::IndexKey, &key)));
+        Ok(Some(row))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {
@@ -76,7 +75,42 @@ impl Operator for ReturnKey {
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
-        StageDoc::new("RETURN_KEY", detail).tally(&self.tally).input(self.input().explain(detail))
+        self.input().explain(detail)
+    }
+}
+
+/// The noted keys in the place of their documents.
+pub(crate) struct ReturnKey {
+    input: Box<dyn Operator>,
+    tally: Tally,
+}
+
+impl ReturnKey {
+    pub(crate) fn new(input: Box<dyn Operator>) -> ReturnKey {
+        ReturnKey { input, tally: Tally::default() }
+    }
+}
+
+impl Operator for ReturnKey {
+    fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
+        let Some(mut row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
+        row.document = match row.input().meta(MetaKind::IndexKey) {
+            Some(ValueRef::Document(key)) => key.to_buf(),
+            _ => DocBuf::new(),
+        };
+        Ok(self.tally.answer(Some(row)))
+    }
+
+    fn suspend(&mut self, run: &mut Run<'_>) {
+        self.input.suspend(run);
+    }
+
+    fn is_done(&self) -> bool {
+        self.input.is_done()
+    }
+
+    fn explain(&self, detail: Detail) -> DocBuf {
+        StageDoc::new("RETURN_KEY", detail).tally(&self.tally).input(self.input.explain(detail))
     }
 }
 

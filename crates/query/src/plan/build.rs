@@ -5,8 +5,8 @@ use super::decide::Decision;
 use super::query::Query;
 use crate::Settings;
 use crate::operator::{
-    CollectionScan, Covered, Entries, Eof, Fetch, GeoNear, IndexScan, Known, Limit, Operator, Or, Project, RecordFetch,
-    RecordIds, ReturnKey, Skip, Slot, Sort, SortMerge, TextMatch,
+    CollectionScan, Covered, Entries, Eof, Fetch, GeoNear, IndexScan, Known, Limit, NotedKeys, Operator, Or, Project,
+    RecordFetch, RecordIds, ReturnKey, Skip, Slot, Sort, SortMerge, TextMatch,
 };
 
 /// Allots the cursor slots of the leaves.
@@ -52,6 +52,9 @@ fn above(mut root: Box<dyn Operator>, solution: &Solution, query: &Query, settin
         root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_memory()));
     }
     root = skip_and_limit(root, query);
+    if query.return_key {
+        root = Box::new(ReturnKey::new(root));
+    }
     if query.shows_sort_key || query.shows_record_id {
         root = Box::new(Known::new(root, query.sort.clone().filter(|_| query.shows_sort_key), query.shows_record_id));
     }
@@ -75,30 +78,29 @@ pub(crate) fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<
     }
 }
 
-/// The rows in the order of the access: documents, or the keys that found them. A sort above keys finds no documents any
-/// more: [`crate::find`] refuses that.
+/// The rows in the order of the access, with the keys that found them where these are requested.
 pub(super) fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
-    if !query.return_key {
+    if !query.return_key && !query.shows_index_key {
         return documents(solution, query, slots);
     }
     let filter = solution.residual.clone();
     match &solution.access {
         Access::Index(access) => {
-            Box::new(ReturnKey::of_entries(Fetch::new(Entries::Scan(index_scan(access, slots)), filter)))
+            Box::new(NotedKeys::of_entries(Fetch::new(Entries::Scan(index_scan(access, slots)), filter)))
         }
-        Access::Merge(merge) => Box::new(ReturnKey::of_entries(Fetch::new(
+        Access::Merge(merge) => Box::new(NotedKeys::of_entries(Fetch::new(
             Entries::Merged(Box::new(sort_merge(merge, query, slots))),
             filter,
         ))),
         Access::Or(branches) => {
             let branches = branches.iter().map(|branch| {
                 let entries = Entries::Scan(index_scan(&branch.access, slots));
-                Box::new(ReturnKey::of_entries(Fetch::new(entries, branch.residual.clone()))) as Box<dyn Operator>
+                Box::new(NotedKeys::of_entries(Fetch::new(entries, branch.residual.clone()))) as Box<dyn Operator>
             });
             Box::new(Or::new(branches.collect()))
         }
-        Access::Record { .. } => Box::new(ReturnKey::of_record(documents(solution, query, slots))),
-        _ => Box::new(ReturnKey::without_index(documents(solution, query, slots))),
+        Access::Record { .. } => Box::new(NotedKeys::of_record(documents(solution, query, slots))),
+        _ => documents(solution, query, slots),
     }
 }
 

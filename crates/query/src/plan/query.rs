@@ -31,6 +31,8 @@ pub struct Query {
     /// The sort key of a row, and the key of its record, are requested.
     pub shows_sort_key: bool,
     pub shows_record_id: bool,
+    /// The key of an index that found a document is requested.
+    pub shows_index_key: bool,
     /// Only these indexes may be used. None: all.
     pub allowed: Option<Arc<AllowedIndexes>>,
     /// Shapes of the stages right above it that MongoDB plans together with the query.
@@ -70,6 +72,7 @@ impl Query {
             scored: false,
             shows_sort_key: false,
             shows_record_id: false,
+            shows_index_key: false,
             allowed: None,
             above: String::new(),
         }
@@ -107,6 +110,7 @@ impl Query {
             return Err(Error::location(40218, message));
         }
         self.shows_record_id = mentions(ValueRef::Document(spec), MetaKind::RecordId);
+        self.shows_index_key = mentions(ValueRef::Document(spec), MetaKind::IndexKey);
         let projection = Projection::parse(spec, ProjectionKind::Find, Some(&self.filter), context)?;
         if !projection.is_identity() {
             self.projection = Some(ShownAs { projection, spec: spec.to_buf() });

@@ -10,7 +10,7 @@ use arbor_lang::{Context, Filter, MetaKind, Projection};
 use arbor_store::Namespace;
 
 use crate::plan::summary;
-use crate::plan::{self, Access, Decider, Query, Slots};
+use crate::plan::{self, Decider, Query, Slots};
 use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::tail::tail;
@@ -52,9 +52,6 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
     let mut decision = Decider::new(scope, &view, &collection, interrupt).decide(&query, &mut slots)?;
     let winner = &decision.winner;
     plan::note_use(&collection, winner);
-    if query.return_key && winner.sorts && matches!(winner.access, Access::Index(_) | Access::Or(_)) {
-        return Err(arbor_lang::Error::not_implemented("returnKey with a sort that no index gives").into());
-    }
     let root = plan::decided(&mut decision, &query, &settings, &mut slots);
     let plan = RunningPlan::new(view, Some(collection), root, slots.count()).releasable(scope);
     Ok(Cursor::over_rows(spec.namespace.clone(), plan))
