@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::plan::Defect;
+use crate::rows::Rows;
 use crate::world::{Counts, Outcome, World};
-use crate::{Data, LogData, ModelData, TxnData};
+use crate::{Collections, Data, LogData, ModelData, Plain, TxnData};
 
 /// Steps with faults of a run on the real commit path.
 const TXN_STEPS: u64 = 8_000;
@@ -38,7 +39,16 @@ pub fn run_on_txn(seed: u64, defect: Option<Defect>, traced: bool) -> Run {
 
 /// Runs a seed with the faults that show a defect, with that defect built in or without it.
 pub fn run_on_txn_favouring(favoured: Option<Defect>, seed: u64, defect: Option<Defect>, traced: bool) -> Run {
-    let make = if seed.is_multiple_of(3) { TxnData::on_ftree } else { TxnData::on_model };
+    run_on::<Plain>(favoured, seed, defect, traced)
+}
+
+/// Like [`run_on_txn`], with collections, indexes and a catalogue that changes.
+pub fn run_on_store(seed: u64, defect: Option<Defect>, traced: bool) -> Run {
+    run_on::<Collections>(defect, seed, defect, traced)
+}
+
+fn run_on<R: Rows>(favoured: Option<Defect>, seed: u64, defect: Option<Defect>, traced: bool) -> Run {
+    let make = if seed.is_multiple_of(3) { TxnData::<R>::on_ftree } else { TxnData::<R>::on_model };
     let mut world = World::new(seed, defect, make);
     world.plan.steps = TXN_STEPS;
     world.plan.favour(favoured);
@@ -86,6 +96,7 @@ impl Totals {
         to.changes += from.changes;
         to.retries += from.retries;
         to.relayed += from.relayed;
+        to.catalogue += from.catalogue;
         if let Some(finding) = &run.finding {
             self.findings.push((run.seed, finding.clone()));
         }

@@ -25,6 +25,17 @@ pub trait Data {
     /// Writes whose outcome is not known are requested again: they take effect once.
     const RETRIES: bool = false;
 
+    /// Clients change the catalogue.
+    const HAVE_CATALOGUE: bool = false;
+
+    /// Asks the primary's data for a change of the catalogue.
+    fn change(&mut self, _choice: u64) {}
+
+    /// Changes of the catalogue that were done by this member.
+    fn catalogue_changes(&self) -> u64 {
+        0
+    }
+
     /// Builds a defect in.
     fn set_defect(&mut self, _defect: Option<Defect>) {}
 
@@ -38,6 +49,9 @@ pub trait Data {
     fn lead(&mut self, epoch: Epoch) -> bool {
         self.append(epoch, &[Operation::Nothing.encode()])
     }
+
+    /// Commits are refused while this member hands over.
+    fn set_paused(&mut self, _paused: bool) {}
 
     /// Another member leads, or none.
     fn stop_leading(&mut self) {}

@@ -8,14 +8,16 @@
 //! | `data` | [`Data`]: what a member stores, and a model of it in memory |
 //! | `log_data` | the same on the real log (`arbor-log`), on a faulty disk |
 //! | `txn_data` | `arbor-txn` with its log, an engine, and sessions |
+//! | `rows` | what transactions write there: rows of a tree |
+//! | `collections` | or documents of `arbor-store`, whose catalogue changes |
 //! | `operation` | what clients write, and the documents that it makes |
 //! | `plan` | what a seed chooses: members, timeouts, faults and their frequency |
 //! | `nemesis` | injects faults |
 //! | `oracle` | checks after every step |
 //! | `campaign` | many seeds; the search for defects that are built in on purpose |
 //!
-//! Events are ordered by virtual time; nothing reads a clock, starts a thread or opens a file. Messages pass the real
-//! codecs as bytes. A run has two phases: faults, then none, in which the set must become whole and serve.
+//! Events are ordered by virtual time; nothing reads a clock or opens a file, and only changes of the catalogue
+//! have a thread, which runs while the others wait. Messages pass the real codecs as bytes. A run has two phases: faults, then none, in which the set must become whole and serve.
 //!
 //! **Checks.**
 //! - O1: commit points extend one history: no primary commits another record at a position.
@@ -30,6 +32,7 @@
 //! - O7: after the faults have ended a primary serves, writes are acknowledged, all voters are in sync and equal.
 
 pub mod campaign;
+mod collections;
 mod data;
 mod log_data;
 mod member;
@@ -37,12 +40,15 @@ mod nemesis;
 mod operation;
 mod oracle;
 mod plan;
+mod rows;
 mod txn_data;
 mod world;
 
+use collections::Collections;
 pub use data::{Data, ModelData, Written};
 pub use log_data::LogData;
 pub use operation::Operation;
 pub use plan::{Defect, Plan};
-pub use txn_data::TxnData;
+use rows::Plain;
+use txn_data::TxnData;
 pub use world::{Outcome, World};

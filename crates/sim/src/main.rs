@@ -1,8 +1,8 @@
-//! `arbor-sim [--steps N] [--seed S] [--log-steps N] [--txn-steps N] [--mutant-steps N] [--one] [--data model|log|txn] [--mutant NAME]`:
-//! `make simulate`.
+//! `arbor-sim [--steps N] [--seed S] [--log-steps N] [--txn-steps N] [--mutant-steps N] [--one] [--store-steps N]
+//! [--data model|log|txn|store] [--mutant NAME]`: `make simulate`.
 //!
-//! Runs seeds from S on until N steps are done, and fewer on the real log and on the real commit path, then looks for each defect that is
-//! built in on purpose, in the model and on the real commit path. `--one` runs one seed and shows its last events if it has a finding.
+//! Runs seeds from S on until N steps are done, and fewer on the real log, on the real commit path and on real collections, then looks for each defect that is
+//! built in on purpose, in the model, on the real commit path and on collections. `--one` runs one seed and shows its last events if it has a finding.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,16 +10,17 @@ use std::time::Instant;
 use arbor_repl::isr::Mutant;
 use arbor_sim::Defect;
 use arbor_sim::campaign::{Run, Totals};
-use arbor_sim::campaign::{campaign, find, run, run_on_log, run_on_txn};
+use arbor_sim::campaign::{campaign, find, run, run_on_log, run_on_store, run_on_txn};
 
-const USAGE: &str = "usage: arbor-sim [--steps N] [--seed S] [--log-steps N] [--txn-steps N] [--mutant-steps N] [--one] \
-                     [--data model|log|txn] [--mutant NAME]";
+const USAGE: &str = "usage: arbor-sim [--steps N] [--seed S] [--log-steps N] [--txn-steps N] [--mutant-steps N] [--store-steps N] [--one] \
+                     [--data model|log|txn|store] [--mutant NAME]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Model,
     Log,
     Txn,
+    Store,
 }
 
 impl Kind {
@@ -28,6 +29,7 @@ impl Kind {
             Kind::Model => run(seed, defect, traced),
             Kind::Log => run_on_log(seed, traced),
             Kind::Txn => run_on_txn(seed, defect, traced),
+            Kind::Store => run_on_store(seed, defect, traced),
         }
     }
 
@@ -36,6 +38,7 @@ impl Kind {
             Kind::Model => "model",
             Kind::Log => "log",
             Kind::Txn => "txn",
+            Kind::Store => "store",
         }
     }
 }
@@ -45,6 +48,7 @@ struct Arguments {
     seed: u64,
     log_steps: Option<u64>,
     txn_steps: Option<u64>,
+    store_steps: Option<u64>,
     mutant_steps: u64,
     one: bool,
     kind: Kind,
@@ -78,6 +82,7 @@ fn arguments() -> Result<Arguments, String> {
         seed: 1,
         log_steps: None,
         txn_steps: None,
+        store_steps: None,
         mutant_steps: 5_000_000,
         one: false,
         kind: Kind::Model,
@@ -94,17 +99,19 @@ fn arguments() -> Result<Arguments, String> {
             "--seed" => arguments.seed = number()?,
             "--data" => {
                 let name = words.next().unwrap_or_default();
-                let kind = [Kind::Model, Kind::Log, Kind::Txn].into_iter().find(|kind| kind.name() == name);
+                let kind =
+                    [Kind::Model, Kind::Log, Kind::Txn, Kind::Store].into_iter().find(|kind| kind.name() == name);
                 arguments.kind = kind.ok_or_else(|| format!("no data are called {name}"))?;
             }
             "--txn-steps" => arguments.txn_steps = Some(number()?),
+            "--store-steps" => arguments.store_steps = Some(number()?),
             "--log-steps" => arguments.log_steps = Some(number()?),
             "--mutant-steps" => arguments.mutant_steps = number()?,
             "--mutant" => {
                 let name = words.next().unwrap_or_default();
                 let named =
                     |defect: &Defect| format!("{defect:?}").trim_start_matches("Member(").trim_end_matches(')') == name;
-                let defect = Defect::of_txn().into_iter().find(named);
+                let defect = Defect::of_store().into_iter().find(named);
                 arguments.defect = Some(defect.ok_or_else(|| format!("no mutant is called {name}"))?);
             }
             "--one" => arguments.one = true,
@@ -135,13 +142,14 @@ fn all(arguments: &Arguments) -> ExitCode {
         (Kind::Model, arguments.steps),
         (Kind::Log, arguments.log_steps.unwrap_or(arguments.steps / 20)),
         (Kind::Txn, arguments.txn_steps.unwrap_or(arguments.steps / 50)),
+        (Kind::Store, arguments.store_steps.unwrap_or(arguments.steps / 20)),
     ];
     let totals = shares.map(|(kind, steps)| report(kind, arguments.seed, steps));
     let sum = |part: fn(&Totals) -> u64| totals.iter().map(part).sum::<u64>();
     let (steps, seeds) = (sum(|totals| totals.steps), sum(|totals| totals.seeds));
     let violations = sum(|totals| totals.findings.len() as u64);
     let seconds = start.elapsed().as_secs_f64();
-    let kinds = [(Kind::Model, Defect::of_model()), (Kind::Txn, Defect::of_txn())];
+    let kinds = [(Kind::Model, Defect::of_model()), (Kind::Txn, Defect::of_txn()), (Kind::Store, Defect::of_store())];
     let kinds =
         kinds.map(|(kind, defects)| if arguments.mutant_steps > 0 { (kind, defects) } else { (kind, Vec::new()) });
     let all: usize = kinds.iter().map(|(_, defects)| defects.len()).sum();
@@ -161,7 +169,7 @@ fn search(arguments: &Arguments, kind: Kind, defects: &[Defect]) -> usize {
         // `txn` leads with an empty record or not at all
         let only_stops = match defect {
             Defect::Member(Mutant::StoreIgnored) => true,
-            Defect::Member(Mutant::NoEmptyRecord) => kind == Kind::Txn,
+            Defect::Member(Mutant::NoEmptyRecord) => kind != Kind::Model,
             _ => false,
         };
         match find((*defect, only_stops), arguments.seed, arguments.mutant_steps, run) {

@@ -105,7 +105,7 @@ impl<D: Data> World<D> {
             Fault::StepDown => {
                 let to = self.random.below(count as u64) as u32;
                 let to = self.random.one_in(2).then_some(MemberId(to));
-                return self.on_primary(Input::StepDown(to));
+                return self.step_down(to);
             }
             Fault::Usurp => {
                 self.isolate(member, time);
@@ -181,8 +181,22 @@ impl<D: Data> World<D> {
         let store = if self.plan.defect == Some(Defect::SameStore) { old } else { store_of(self.stores) };
         let mut data = make(store);
         data.set_defect(self.plan.defect);
+        self.counts.catalogue += self.member(member).data.catalogue_changes();
         self.member(member).data = data;
         self.counts.wipes += 1;
+    }
+
+    /// Has the primary hand over: no commit follows what its machine knows of.
+    fn step_down(&mut self, to: Option<MemberId>) -> Result<(), Finding> {
+        let serving = |at: &usize| self.members.get(*at).is_some_and(|member| member.serves().is_some());
+        let Some(primary) = (0..self.members.len()).find(serving) else { return Ok(()) };
+        self.member(primary).data.set_paused(true);
+        self.input(primary, Input::StepDown(to))?;
+        let one = self.member(primary);
+        if one.serves().is_some() {
+            one.data.set_paused(false);
+        }
+        Ok(())
     }
 
     fn on_primary(&mut self, input: Input) -> Result<(), Finding> {

@@ -15,6 +15,8 @@ pub enum Defect {
     SameStore,
     /// A member that leads again trusts what it knew of sessions when it led before. Only the data with sessions show it.
     SessionsKept,
+    /// A follower's catalogue in memory stays as it was at the start. Only collections show it.
+    CatalogueStale,
 }
 
 impl Defect {
@@ -27,6 +29,11 @@ impl Defect {
     /// The defects that the real commit path shows.
     pub fn of_txn() -> Vec<Defect> {
         Defect::of_model().into_iter().chain([Defect::SessionsKept]).collect()
+    }
+
+    /// The defects that collections show.
+    pub fn of_store() -> Vec<Defect> {
+        Defect::of_txn().into_iter().chain([Defect::CatalogueStale]).collect()
     }
 
     pub fn mutant(self) -> Option<Mutant> {

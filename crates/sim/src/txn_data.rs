@@ -1,12 +1,11 @@
 //! A member's data in the real thing: `arbor-txn` with its log and an engine on a disk that loses and tears unsynced writes, and the
-//! sessions of `arbor-session`. Documents are rows of a tree; an operation is a transaction, whose note says which one it was.
+//! sessions of `arbor-session`. An operation is a transaction, whose note says which one it was; what it writes is the part of [`Rows`].
 //!
 //! Besides the checks of the oracle:
 //! - T1: all records that were durable are there after a crash, and no record that was not written;
 //! - T2: a commit that `txn` reports as done is applied, and one that it reports as unsettled is not;
-//! - T3: the counter of a document is the number of its writes.
+//! - T3: counters agree with what was written.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,42 +22,37 @@ use arbor_repl::{Epoch, StoreId};
 use arbor_session::{Intent, SessionId, Sessions};
 use arbor_txn::chain::{Assembler, Part};
 use arbor_txn::record::Record;
-use arbor_txn::{
-    CounterId, Error, Opening, Options, Pending, Retention, Transaction, Transactions, TreeOptions, View, trees_of,
-};
+use arbor_txn::{Error, Opening, Options, Pending, Retention, Transaction, Transactions, TreeOptions, View, trees_of};
 use uuid::Uuid;
 
 use crate::data::{Data, Written};
 use crate::operation::{Documents, KEYS, Operation, chain};
 use crate::plan::Defect;
+use crate::rows::Rows;
 use crate::world::SESSIONS;
 
-/// The tree of the documents, and of the row that names the tree which is dropped and created again and again.
-const DOCUMENTS: TreeId = TreeId(8);
 const SESSION_ROWS: TreeId = TreeId(5);
-const OTHER_TREE: &[u8] = b"other tree";
-const FILLER: &[u8] = b"filler";
 
 /// Small, so that a run has many segments, chains, and reads of rows in the place of remembered conflicts.
 const SEGMENT_BYTES: u64 = 3_000;
-const RECORD_BYTES: usize = 400;
 const CONFLICT_KEYS: usize = 60;
 
-pub struct TxnData {
+pub(crate) struct TxnData<R: Rows> {
     store: StoreId,
     disk: FaultyDisk,
     wall: Arc<AtomicI64>,
     /// `None` only while a process ends.
-    open: Option<Open>,
+    open: Option<Open<R>>,
     saved: Epoch,
     /// By position.
     records: Vec<Seen>,
     assembler: Assembler,
     shown: Shown,
-    pending: Vec<Pending>,
+    pending: Vec<(Pending, Option<R::Guards>)>,
     loads: Vec<u64>,
     full: bool,
     defect: Option<Defect>,
+    catalogue_changes: u64,
 }
 
 /// A record of the log: the hash of all up to it, and what it does.
@@ -73,8 +67,10 @@ struct Shown {
     trees: u64,
 }
 
-struct Open {
+struct Open<R> {
     engine: Stored,
+    /// Before the transactions: it ends what is under way on them.
+    rows: R,
     transactions: Arc<Transactions>,
     sessions: Arc<Sessions<()>>,
     member: Member,
@@ -104,7 +100,7 @@ fn open_forest(disk: &FaultyDisk) -> Stored {
     Stored::Ftree(Arc::new(Forest::open(Path::new("data/ftree"), options).expect("ftree opens after every crash")))
 }
 
-fn open(disk: &FaultyDisk, engine: Stored, wall: &Arc<AtomicI64>) -> Open {
+fn open<R: Rows>(disk: &FaultyDisk, engine: Stored, wall: &Arc<AtomicI64>, defect: Option<Defect>) -> Open<R> {
     let log = LogOptions { segment_bytes: SEGMENT_BYTES, background: false, ..LogOptions::default() };
     let log = Log::open(Arc::new(disk.clone()), Path::new("data/log"), log).expect("a log opens after every crash");
     let member = Member::open(Arc::new(disk.clone()), Path::new("data")).expect("arbor.member opens after every crash");
@@ -113,7 +109,7 @@ fn open(disk: &FaultyDisk, engine: Stored, wall: &Arc<AtomicI64>) -> Open {
         checkpoint_thread: false,
         in_flight_wait: Duration::ZERO,
         apply_wait: Duration::ZERO,
-        record_bytes_max: RECORD_BYTES,
+        record_bytes_max: R::RECORD_BYTES,
         conflict_keys_max: CONFLICT_KEYS,
         // No log is trimmed: a member that needs more than there is would have to begin again.
         history: Some(Retention { bytes: u64::MAX, time: Duration::from_secs(1 << 30) }),
@@ -123,25 +119,26 @@ fn open(disk: &FaultyDisk, engine: Stored, wall: &Arc<AtomicI64>) -> Open {
     let transactions = Transactions::open_as(Opening::Follower, log, engine.engine(), options);
     let transactions = transactions.expect("the log fits the engine after every crash");
     let sessions = Arc::new(Sessions::new(transactions.clone()));
-    Open { engine, transactions, sessions, member }
+    let rows = R::open(transactions.clone(), defect);
+    Open { engine, rows, transactions, sessions, member }
 }
 
-impl TxnData {
+impl<R: Rows> TxnData<R> {
     /// On the reference engine.
-    pub fn on_model(store: StoreId) -> TxnData {
+    pub(crate) fn on_model(store: StoreId) -> TxnData<R> {
         TxnData::new(store, false)
     }
 
     /// On the fractal tree.
-    pub fn on_ftree(store: StoreId) -> TxnData {
+    pub(crate) fn on_ftree(store: StoreId) -> TxnData<R> {
         TxnData::new(store, true)
     }
 
-    fn new(store: StoreId, on_ftree: bool) -> TxnData {
+    fn new(store: StoreId, on_ftree: bool) -> TxnData<R> {
         let disk = FaultyDisk::new();
         let wall = Arc::new(AtomicI64::new(0));
         let engine = if on_ftree { open_forest(&disk) } else { Stored::Model(Arc::default()) };
-        let open = Some(open(&disk, engine, &wall));
+        let open = Some(open(&disk, engine, &wall, None));
         let shown = Shown { position: Position::ZERO, documents: Documents::default(), trees: 0 };
         let mut data = TxnData {
             store,
@@ -156,12 +153,13 @@ impl TxnData {
             loads: Vec::new(),
             full: false,
             defect: None,
+            catalogue_changes: 0,
         };
         data.show();
         data
     }
 
-    fn open(&self) -> &Open {
+    fn open(&self) -> &Open<R> {
         self.open.as_ref().expect("the end of a process opens the data again")
     }
 
@@ -175,11 +173,27 @@ impl TxnData {
 
     /// Works with what space the disk has now.
     fn with_space<T>(&self, work: impl FnOnce(&Transactions) -> T) -> T {
+        self.limit_space();
+        let outcome = work(self.transactions());
+        self.disk.set_capacity(None);
+        outcome
+    }
+
+    fn limit_space(&self) {
         if self.full {
             self.disk.leave_free(20);
         }
-        let outcome = work(self.transactions());
+    }
+
+    /// Works on the rows with what space the disk has now, and lets a change of the catalogue proceed.
+    fn with_rows<T>(&mut self, work: impl FnOnce(&mut R) -> T) -> T {
+        self.limit_space();
+        let open = self.open.as_mut().expect("the end of a process opens the data again");
+        let outcome = work(&mut open.rows);
+        open.rows.proceed(self.pending.iter().filter_map(|(_, held)| held.as_ref()));
+        self.catalogue_changes += open.rows.take_done();
         self.disk.set_capacity(None);
+        self.take_note();
         outcome
     }
 
@@ -194,7 +208,7 @@ impl TxnData {
             let chain = chain(before, reader.epoch(), &payload);
             let part = self.assembler.take(&payload).expect("records are read as they were written");
             let operation = match part {
-                Part::Record(record) => operation_of(&record),
+                Part::Record(record) => operation_of(&record, R::NOTES),
                 Part::Link | Part::Inside(_) => Operation::Nothing,
             };
             self.records.push(Seen { chain, operation });
@@ -220,15 +234,7 @@ impl TxnData {
         let engine = open.engine.engine();
         let view = open.transactions.read().expect("the engine reads");
         let position = view.position();
-        let mut documents = Documents::default();
-        for key in 0..KEYS {
-            let value = match view.get(DOCUMENTS, &key.to_be_bytes()) {
-                Ok(value) => value.map_or(0, |value| number(&value)),
-                Err(Error::UnknownTree(_)) => 0,
-                Err(error) => panic!("a read failed: {error}"),
-            };
-            documents.apply(Operation::Put { key, value });
-        }
+        let documents = self.open().rows.documents(&view);
         let mut trees = trees_of(&*engine).expect("the ledger reads");
         trees.extend([TreeId(1)]);
         trees.sort_unstable();
@@ -250,29 +256,23 @@ impl TxnData {
     }
 
     /// T3
-    fn check_counters(&self) {
-        let mut writes: BTreeMap<u64, i64> = BTreeMap::new();
+    fn check_rows(&self) {
+        let mut writes = [0; KEYS as usize];
         for record in self.records.iter().take(self.shown.position.0 as usize) {
-            if let Operation::Put { key, .. } | Operation::CompareAndSet { key, .. } = record.operation {
-                *writes.entry(key).or_default() += 1;
+            if let Operation::Put { key, .. } | Operation::CompareAndSet { key, .. } = record.operation
+                && let Some(written) = writes.get_mut(key as usize)
+            {
+                *written += 1;
             }
         }
-        for key in 0..KEYS {
-            let counted = match self.transactions().counter(CounterId(key)) {
-                // The first leader of a new store makes the ledger.
-                Err(Error::UnknownTree(_)) => 0,
-                counted => counted.expect("the engine reads"),
-            };
-            let written = writes.get(&key).copied().unwrap_or(0);
-            assert_eq!(counted, written, "T3: the counter of {key} at {:?}", self.shown.position);
-        }
+        self.open().rows.check((self.shown.position, &self.shown.documents), &writes);
     }
 
     /// T2
     fn settle(&mut self) {
         self.transactions().validate();
         let applied = self.applied();
-        self.pending.retain(|pending| match pending.outcome() {
+        self.pending.retain(|(pending, _)| match pending.outcome() {
             None => {
                 assert!(pending.position() > applied, "T2: {:?} is applied and not settled", pending.position());
                 true
@@ -295,8 +295,9 @@ impl TxnData {
         self.disk = disk;
         let engine = model.map_or_else(|| open_forest(&self.disk), |engine| Stored::Model(Arc::new(engine)));
         // The old one goes after the new one is there: its end syncs nothing.
-        self.open = Some(open(&self.disk, engine, &self.wall));
+        let old = self.open.replace(open(&self.disk, engine, &self.wall, self.defect));
         self.pending.clear();
+        drop(old);
         let before: Vec<u64> = self.records.iter().map(|record| record.chain).collect();
         self.note_cut();
         assert!(self.end() >= durable, "T1: {durable:?} was durable, {:?} is left", self.end());
@@ -310,55 +311,25 @@ impl TxnData {
     /// Begins the trees that all operations need. True: they are there already.
     fn has_trees(&mut self) -> bool {
         let mut txn = self.transactions().begin().expect("the engine reads");
-        let missing: Vec<TreeId> =
-            [DOCUMENTS, SESSION_ROWS].into_iter().filter(|tree| txn.cursor(*tree).is_err()).collect();
+        let fixed = R::TREES.iter().copied().chain([SESSION_ROWS]);
+        let missing: Vec<TreeId> = fixed.filter(|tree| txn.cursor(*tree).is_err()).collect();
         if missing.is_empty() {
-            return true;
+            return self.with_rows(R::is_ready);
         }
         if self.pending.is_empty() {
             for tree in missing {
                 txn.create_fixed_tree(tree, TreeOptions::default()).expect("the engine reads");
             }
-            self.commit(txn);
+            self.commit((txn, None));
         }
         false
     }
 
-    /// The transaction of an operation. `None`: it no longer does what it was meant to do.
-    fn begin(&self, operation: Operation) -> Option<Transaction> {
-        let mut txn = self.transactions().begin().expect("the engine reads");
-        txn.note(DOCUMENTS, operation.encode());
-        let (key, value) = match operation {
-            Operation::Nothing | Operation::Loaded { .. } => return Some(txn),
-            Operation::Put { key, value } | Operation::CompareAndSet { key, value, .. } => (key, value),
-        };
-        if let Operation::CompareAndSet { expected, .. } = operation
-            && get(&txn, &key.to_be_bytes()).unwrap_or(0) != expected
-        {
-            return None;
-        }
-        txn.put(DOCUMENTS, key.to_be_bytes(), value.to_be_bytes());
-        txn.add_counter(CounterId(key), 1);
-        match value / SESSIONS % 16 {
-            // A chain of several records
-            0 | 7 => txn.put(DOCUMENTS, FILLER, vec![value as u8; 3 * RECORD_BYTES]),
-            3 => {
-                get(&txn, OTHER_TREE).into_iter().for_each(|old| txn.drop_tree(TreeId(old)));
-                let tree = txn.create_tree(TreeOptions::default());
-                txn.put(tree, "row", value.to_be_bytes());
-                txn.put(DOCUMENTS, OTHER_TREE, tree.0.to_be_bytes());
-            }
-            5 => txn.delete_range(DOCUMENTS, FILLER, Some([FILLER, b"x"].concat())),
-            _ => {}
-        }
-        Some(txn)
-    }
-
-    fn commit(&mut self, txn: Transaction) -> Written {
+    fn commit(&mut self, (txn, held): (Transaction, Option<R::Guards>)) -> Written {
         let written = match self.with_space(|_| txn.commit_begin()) {
             Ok(pending) => {
                 let position = pending.position();
-                self.pending.push(pending);
+                self.pending.push((pending, held));
                 Written::Logged(position)
             }
             Err(Error::Conflict | Error::OutOfSpace { .. } | Error::NotLeading | Error::Refused { .. }) => {
@@ -371,21 +342,15 @@ impl TxnData {
     }
 }
 
-fn number(bytes: &[u8]) -> u64 {
-    u64::from_be_bytes(bytes.try_into().expect("rows have numbers"))
-}
-
-fn get(view: &dyn View, key: &[u8]) -> Option<u64> {
-    view.get(DOCUMENTS, key).expect("the engine reads").map(|value| number(&value))
-}
-
-fn operation_of(record: &Record) -> Operation {
-    let note = record.notes.iter().find(|note| note.tree == DOCUMENTS);
+fn operation_of(record: &Record, notes: TreeId) -> Operation {
+    let note = record.notes.iter().find(|note| note.tree == notes);
     note.map_or(Operation::Nothing, |note| Operation::decode(&note.about).expect("notes are operations"))
 }
 
-impl Data for TxnData {
+impl<R: Rows> Data for TxnData<R> {
     const RETRIES: bool = true;
+
+    const HAVE_CATALOGUE: bool = R::HAVE_CATALOGUE;
 
     fn set_defect(&mut self, defect: Option<Defect>) {
         self.defect = defect;
@@ -461,11 +426,18 @@ impl Data for TxnData {
         self.take_note();
         match outcome {
             Ok(pending) => {
-                self.pending.push(pending);
+                self.pending.push((pending, None));
                 true
             }
             Err(Error::OutOfSpace { .. }) => false,
             Err(error) => panic!("an epoch does not begin: {error}"),
+        }
+    }
+
+    fn set_paused(&mut self, paused: bool) {
+        match paused {
+            true => drop(self.transactions().pause_commits()),
+            false => self.transactions().resume_commits(),
         }
     }
 
@@ -474,6 +446,7 @@ impl Data for TxnData {
         if self.defect != Some(Defect::SessionsKept) {
             self.open().sessions.forget_terms();
         }
+        self.with_rows(R::stop_leading);
         self.show_more();
         self.settle();
         assert!(self.pending.is_empty(), "T2: all commits of a term that has ended are settled");
@@ -484,7 +457,10 @@ impl Data for TxnData {
             return Written::Refused;
         }
         let Some(value) = operation.value() else {
-            return self.begin(operation).map_or(Written::Never, |txn| self.commit(txn));
+            return match self.open().rows.begin(operation) {
+                Ok((txn, held)) => self.commit((txn, Some(held))),
+                Err(written) => written,
+            };
         };
         let id = SessionId { id: Uuid::from_u128(u128::from(value % SESSIONS) + 1), user: [0; 32] };
         let sessions = self.open().sessions.clone();
@@ -494,9 +470,12 @@ impl Data for TxnData {
         if session.journal().executed(0).expect("the rows read").is_some() {
             return Written::Before;
         }
-        let Some(mut txn) = self.begin(operation) else { return Written::Never };
+        let (mut txn, held) = match self.open().rows.begin(operation) {
+            Ok(begun) => begun,
+            Err(written) => return written,
+        };
         session.journal().record(&mut txn, [(0, b"".as_slice())]).expect("the rows read");
-        self.commit(txn)
+        self.commit((txn, Some(held)))
     }
 
     fn operation_at(&self, position: Position) -> Option<Operation> {
@@ -509,14 +488,23 @@ impl Data for TxnData {
             Ok(_) | Err(Error::OutOfSpace { .. }) => {}
             Err(error) => panic!("what is committed is not applied: {error}"),
         }
-        self.take_note();
+        self.with_rows(|_| ());
         self.show_more();
         let applied = self.applied();
         if applied > before {
-            self.check_counters();
+            self.check_rows();
             self.settle();
+            self.with_rows(|_| ());
         }
         (before.0 + 1..=applied.0).map(|position| (Position(position), true)).collect()
+    }
+
+    fn change(&mut self, choice: u64) {
+        self.with_rows(|rows| rows.change(choice));
+    }
+
+    fn catalogue_changes(&self) -> u64 {
+        self.catalogue_changes
     }
 
     fn trees(&self) -> Option<u64> {

@@ -81,6 +81,8 @@ pub struct Counts {
     pub retries: u64,
     /// Messages with records that came from a member that does not lead.
     pub relayed: u64,
+    /// Changes of the catalogue that were acknowledged.
+    pub catalogue: u64,
 }
 
 #[derive(Debug)]
@@ -256,6 +258,7 @@ impl<D: Data> World<D> {
         self.counts.epochs = self.oracle.epoch().0;
         self.counts.acknowledged = self.oracle.acknowledged;
         self.counts.reads = self.oracle.reads;
+        self.counts.catalogue += self.members.iter().map(|member| member.data.catalogue_changes()).sum::<u64>();
         self.is_whole()
     }
 
@@ -474,14 +477,20 @@ impl<D: Data> World<D> {
                 self.appended_itself(member, inputs);
             }
             Action::Serve(_) => {
+                one.data.set_paused(false);
                 one.reads_from = one.machine.as_ref().map_or(Position::ZERO, Machine::commit);
             }
             Action::Resync { .. } => {}
             Action::Changed(outcome) => self.counts.changes += u64::from(outcome.is_ok()),
             Action::Retire => {
                 // One that hands over leads until its successor does
-                if !one.machine.as_ref().is_some_and(Machine::is_primary) {
+                if let Some(machine) = one.machine.as_ref().filter(|machine| !machine.is_primary()) {
+                    let end = machine.log_end();
                     one.data.stop_leading();
+                    // What a change of the catalogue has logged since
+                    if one.data.end() > end {
+                        one.data.cut_behind(end);
+                    }
                 }
                 self.forget(member);
             }
@@ -518,7 +527,8 @@ impl<D: Data> World<D> {
     fn appended_itself(&mut self, member: usize, inputs: &mut VecDeque<Input>) {
         let one = self.member(member);
         let end = one.data.end();
-        if one.machine.as_ref().is_some_and(|machine| machine.log_end() < end) {
+        let is_behind = |machine: &Machine| machine.serves().is_some() && machine.log_end() < end;
+        if one.machine.as_ref().is_some_and(is_behind) {
             inputs.push_back(Input::Appended(end));
             self.sync(member);
         }
@@ -754,6 +764,9 @@ impl<D: Data> World<D> {
         if D::RETRIES && !self.unsettled.is_empty() && self.random.one_in(3) {
             return self.retry(member);
         }
+        if D::HAVE_CATALOGUE && self.random.one_in(20) {
+            return self.change(member);
+        }
         match self.random.below(100) {
             0..40 => self.read(member),
             40..45 => self.load(member),
@@ -769,6 +782,15 @@ impl<D: Data> World<D> {
                 self.write_new(member, Operation::CompareAndSet { key, expected, value })
             }
         }
+    }
+
+    /// Changes the catalogue, or begins to.
+    fn change(&mut self, member: usize) -> Result<(), Finding> {
+        let choice = self.random.next_u64();
+        self.member(member).data.change(choice);
+        let mut inputs = VecDeque::new();
+        self.appended_itself(member, &mut inputs);
+        inputs.into_iter().try_for_each(|input| self.input(member, input))
     }
 
     /// Returns a value that no write had. Its lowest bits are its session, where sessions matter.

@@ -2,7 +2,7 @@
 //! is `make simulate`.
 
 use arbor_repl::isr::Mutant::*;
-use arbor_sim::campaign::{campaign, run, run_on_log, run_on_txn, run_on_txn_favouring};
+use arbor_sim::campaign::{campaign, run, run_on_log, run_on_store, run_on_txn, run_on_txn_favouring};
 use arbor_sim::{Defect, Defect::Member};
 
 const STEPS: u64 = 120_000;
@@ -27,6 +27,13 @@ fn the_real_commit_path_has_no_violation() {
     let totals = campaign(1, STEPS / 3, |seed| run_on_txn(seed, None, false));
     assert_eq!(totals.findings, [], "again with its events: cargo run -p arbor-sim -- --one --data txn --seed N");
     assert!(totals.counts.crashes > 0 && totals.counts.retries > 0, "{:?}", totals.counts);
+}
+
+#[test]
+fn collections_and_their_catalogue_have_no_violation() {
+    let totals = campaign(1, STEPS / 4, |seed| run_on_store(seed, None, false));
+    assert_eq!(totals.findings, [], "again with its events: cargo run -p arbor-sim -- --one --data store --seed N");
+    assert!(totals.counts.crashes > 0 && totals.counts.catalogue > 100, "{:?}", totals.counts);
 }
 
 #[test]
@@ -94,6 +101,16 @@ fn the_real_commit_path_shows_defects() {
         (Defect::SessionsKept, 16),
     ] {
         let finding = run_on_txn(seed, Some(defect), false).finding;
+        assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn collections_show_defects() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for (defect, seed) in [(Member(Majority), 100), (Member(NoFence), 104), (Defect::CatalogueStale, 1)] {
+        let finding = run_on_store(seed, Some(defect), false).finding;
         assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");
     }
     let _ = std::panic::take_hook();

@@ -295,6 +295,10 @@ impl CommitPath {
         self.flow.notify_all();
     }
 
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.waiting()
+    }
+
     pub(crate) fn end_waits(&self) {
         self.without_waits.store(true, Ordering::Release);
         self.waiters.interrupt();

@@ -102,6 +102,11 @@ impl CommitWaiters {
         self.has_waiters() && self.wake_reached()
     }
 
+    /// Returns how many wait. One that was woken does not, until it registers again.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(SeqCst)
+    }
+
     /// Called after a change of the positions that waiters check.
     fn has_waiters(&self) -> bool {
         fence(SeqCst);

@@ -146,6 +146,12 @@ impl Transactions {
         self.path.end_waits();
     }
 
+    /// Returns how many threads wait for a commit. For a simulation, which continues when all that it started wait.
+    #[doc(hidden)]
+    pub fn waiting(&self) -> usize {
+        self.path.waiting()
+    }
+
     /// Returns true if commits are admitted.
     pub fn is_leading(&self) -> bool {
         self.path.lock().term().is_some()

@@ -87,6 +87,26 @@ impl Store {
         let _only_the_first = self.watched.set(WatchedCollections { names, changed });
     }
 
+    /// Panics unless the catalogue in memory is the one in the rows of a view, which is the newest; returns what is in it. For tests: no change
+    /// of the catalogue may be under way.
+    #[doc(hidden)]
+    pub fn validate_in_step(&self, view: &ReadView) -> Vec<String> {
+        let rows = match super::load(view, self.options.trees.home) {
+            Err(crate::Error::Txn(arbor_txn::Error::UnknownTree(_))) => Catalogue::default(),
+            loaded => loaded.expect("the rows of the catalogue decode").catalogue,
+        };
+        let known = self.current();
+        known.validate(&Catalogue::default());
+        let described = self::described(&known);
+        assert_eq!(described, self::described(&rows), "the catalogue in memory and its rows");
+        for (known, row) in indexes(&known).zip(indexes(&rows)) {
+            let masks = row.multikey.expected();
+            assert!(known.multikey.expects(&masks), "readers of {} expect the arrays of its row", known.name);
+            assert!(row.multikey.is_stored(&known.multikey.stored()), "{} has flags that its row lacks", known.name);
+        }
+        described
+    }
+
     fn report_changes<'o>(&self, changed: &BTreeSet<Namespace>, ops: impl Iterator<Item = &'o Op>) {
         let Some(watched) = self.watched.get() else { return };
         let trees: BTreeSet<TreeId> = ops.filter_map(Op::tree_with_rows).collect();
@@ -169,6 +189,16 @@ impl Store {
             capped.for_each(|collection| collection.arrivals.note());
         });
     }
+}
+
+fn described(catalogue: &Catalogue) -> Vec<String> {
+    let of_collection = |own: &Arc<Collection>| {
+        let indexes: Vec<_> = own.indexes.iter().map(|index| (index.tree, &index.engine, &index.spec.doc)).collect();
+        let Collection { namespace, uuid, engine, tree, order, options, .. } = &**own;
+        format!("{namespace} {uuid} {engine} {tree:?} {order:?} {options:?} {indexes:?}")
+    };
+    let views = catalogue.databases.values().flat_map(|database| database.views.values());
+    collections(catalogue).map(of_collection).chain(views.map(|view| format!("{view:?}"))).collect()
 }
 
 fn row_of(view: &ReadView, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -119,6 +119,10 @@ impl Multikey {
         self.expected.iter().map(|mask| mask.load(Ordering::Acquire)).collect()
     }
 
+    pub(crate) fn stored(&self) -> Vec<u64> {
+        self.stored.iter().map(|mask| mask.load(Ordering::Acquire)).collect()
+    }
+
     pub(crate) fn expect(&self, masks: &[u64]) {
         assert!(masks.len() == self.expected.len(), "{} flags of {} fields", masks.len(), self.expected.len());
         for (own, mask) in self.expected.iter().zip(masks) {
