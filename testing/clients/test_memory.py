@@ -18,6 +18,7 @@ LIMIT_MIB = 160
 ROWS = 30_000
 EXCEEDED_MEMORY_LIMIT = 146
 NO_DISK_USE_ALLOWED = 292
+CURSOR_NOT_FOUND = 43
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +132,17 @@ def test_a_message_beyond_the_whole_budget(tmp_path):
             assert client.db.large.count_documents({}) == 0
             assert len(insert(12_000_000).inserted_ids) == 1
             assert client.admin.command("hello")["connectionId"] == connection
+
+
+@pytest.mark.usefixtures("held")
+def test_fewer_cursors_are_open_in_a_small_memory(small):
+    most = (LIMIT_MIB << 20) // 16 // (32 << 10)
+    with pymongo.MongoClient(small.uri, maxPoolSize=1) as client:
+        cursors = [client.db.rows.find().batch_size(2) for _ in range(most + 20)]
+        [next(cursor) for cursor in cursors]
+        assert client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"] <= most
+        with pytest.raises(OperationFailure) as failure:
+            list(cursors[0])
+        assert failure.value.code == CURSOR_NOT_FOUND
+        assert len([next(cursors[-1]) for _ in range(5)]) == 5
+        [cursor.close() for cursor in cursors]

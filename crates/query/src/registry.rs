@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{ShardedCounter, Shares, Stamp};
+use arbor_base::{ShardedCounter, Shares, Stamp, memory};
 use arbor_lang::Code;
 use arbor_store::Namespace;
 use parking_lot::{Mutex, MutexGuard};
@@ -20,7 +20,7 @@ use crate::{Cursor, Error, Result};
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// More cursors than this are not open at a time: each keeps a snapshot, and with it one of the engine's readers, which
-/// every other request needs too. The owner with the most idle cursors gives up the one that was used longest ago, so one
+/// every other request needs too; fewer where [`Budget::snapshots_max`](memory::Budget::snapshots_max) says so. The owner with the most idle cursors gives up the one that was used longest ago, so one
 /// client's cursors never close those of others that have fewer.
 pub const OPEN_MAX: usize = 4096;
 
@@ -112,7 +112,8 @@ impl CursorRegistry {
             stamp: None,
         };
         let mut entries = self.entries();
-        let forgotten = if entries.by_id.len() >= OPEN_MAX { entries.take_from_greatest() } else { None };
+        let is_full = entries.by_id.len() >= memory::process().snapshots_max(OPEN_MAX);
+        let forgotten = if is_full { entries.take_from_greatest() } else { None };
         let id = loop {
             let id = i64::from_le_bytes(rand::random::<[u8; 8]>()) & i64::MAX;
             if id != 0 && !entries.by_id.contains_key(&id) {

@@ -140,6 +140,13 @@ const SHRINK_PATIENCE: Duration = Duration::from_millis(50);
 /// Idle work may always keep this many bytes: on disk it would need buffers that are hardly smaller.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 
+/// Memory of a snapshot that waits for its client, which no account has. A session of WiredTiger, which takes most, has 28 KB of
+/// tables and never returns them: a later session uses them again.
+const SNAPSHOT_BYTES: u64 = 32 << 10;
+
+/// As many snapshots may wait under any limit.
+const SNAPSHOTS_MIN: u64 = 256;
+
 impl Budget {
     pub const fn unlimited() -> Budget {
         Budget {
@@ -286,6 +293,12 @@ impl Budget {
     /// instead: a part of what is left, so that many of them leave some.
     pub fn idle_bytes_max(&self) -> u64 {
         if self.limit().is_some() { (self.free() / 16).max(IDLE_BYTES_MIN) } else { u64::MAX }
+    }
+
+    /// Returns how many snapshots may wait for their clients, of cursors or of transactions, where `usual` may without a limit.
+    pub fn snapshots_max(&self, usual: usize) -> usize {
+        let part = self.limit().map_or(u64::MAX, |limit| (limit / 16 / SNAPSHOT_BYTES).max(SNAPSHOTS_MIN));
+        usual.min(usize::try_from(part).unwrap_or(usize::MAX))
     }
 
     /// Returns true if little memory is left: an owner that holds memory on behalf of others, like a slow client, has to finish soon.

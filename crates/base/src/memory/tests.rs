@@ -160,3 +160,10 @@ fn the_statement_that_has_allocated_most_is_stopped() {
     resident(300);
     assert!(!must_stop(10));
 }
+
+#[test]
+fn fewer_snapshots_wait_in_a_small_memory() {
+    assert_eq!(Budget::unlimited().snapshots_max(4096), 4096);
+    assert_eq!((budget(4096, 64).snapshots_max(4096), budget(160, 64).snapshots_max(4096)), (4096, 320));
+    assert_eq!((budget(64, 16).snapshots_max(4096), budget(64, 16).snapshots_max(100)), (256, 100));
+}
