@@ -73,3 +73,16 @@ def test_what_is_refused(db):
     assert caught.value.code == 291
     db.c.insert_one({"a": 5})
     assert len(list(db.c.find({"a": 5}).hint([("$**", 1)]))) == 1
+    db.c.insert_many([{"b": n} for n in range(10)])
+    either = {"$or": [{"a": 5}, {"b": {"$gt": 7}}]}
+    assert len(list(db.c.find(either).hint("$**_1"))) == 3
+    plan = db.c.find(either).hint([("$**", 1)]).explain()["queryPlanner"]["winningPlan"]
+    assert plan["stage"] == "OR" and len(plan["inputStages"]) == 2
+
+
+def test_a_hinted_index_serves_each_branch_of_an_or(db):
+    db.c.insert_many([{"a": n, "b": n % 2} for n in range(100)])
+    db.c.create_index("a")
+    either = {"$or": [{"a": {"$lt": 3}, "b": 0}, {"a": 50}]}
+    explained = db.command("explain", {"find": "c", "filter": either, "hint": "a_1"})
+    assert explained["executionStats"]["nReturned"] == 3 and explained["executionStats"]["totalDocsExamined"] <= 4

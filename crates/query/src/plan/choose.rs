@@ -380,7 +380,19 @@ impl Planner<'_> {
             return Ok(Plans::only(self.record(at, id)));
         }
         let candidate = self.candidate(shape, &Readings::new(&self.query.filter));
+        // an order that the whole index gives may be what the hint is for
+        if !candidate.bounds.narrows()
+            && let Some(or) = self.or_by(&candidate.shape.name)?
+            && !(or.sorts && candidate.order.is_some())
+        {
+            return Ok(Plans::only(or));
+        }
         Ok(Plans::only(self.solution(candidate)))
+    }
+
+    /// A scan of this index per branch of an `$or`.
+    fn or_by(&self, name: &str) -> Result<Option<Solution>> {
+        Planner { allowed: Some(&[name]), ..*self }.or(self.query.filter.root())
     }
 
     fn hinted_wildcard(&self, hint: &ChosenIndex) -> Option<&str> {
@@ -399,7 +411,10 @@ impl Planner<'_> {
         let found = wildcard::candidates(self.collection, &Readings::new(&self.query.filter)).into_iter();
         let found = found.filter(|(shape, _)| shape.name == name);
         let candidates = found.map(|(shape, bounds)| self.with_bounds(shape, bounds)).collect();
-        self.plans(self.by_cost(candidates)?).ok_or_else(|| {
+        if let Some(plans) = self.plans(self.by_cost(candidates)?) {
+            return Ok(plans);
+        }
+        self.or_by(name)?.map(Plans::only).ok_or_else(|| {
             let message = "error processing query: planner returned error :: caused by :: No query solutions";
             Error::new(Code::NO_QUERY_EXECUTION_PLANS, message)
         })
