@@ -64,7 +64,7 @@ unit: setup-build setup-etcd
 # fails is run once more; the summary shows it as RERUN.
 clients: setup-build setup-clients
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q -n 4 --dist loadfile --reruns 1 -r fER --durations 25 testing/clients
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 -r fER --durations 25 testing/clients
 
 # What MongoDB's manual says, as scripts, against a server on each engine; SCRIPTS="expression/abs stage" for some of them,
 # `testing/spec/run.py --uri mongodb://...` for any server

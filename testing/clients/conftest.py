@@ -12,8 +12,15 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
 
+# Files that take longest, so they begin first: at the end of the run the others leave nothing to do next to them.
+LONGEST = ("test_router_deaths.py", "test_backup_loops.py", "test_cluster_definitions.py", "test_same_answers.py", "test_member_security.py", "test_resharding.py")
+
 # Seconds, instead of 30: a client that is closed after its server waits for it, to end its sessions.
 pymongo.common.SERVER_SELECTION_TIMEOUT = 10
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 def pytest_terminal_summary(terminalreporter):
