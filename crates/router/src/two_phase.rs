@@ -345,8 +345,7 @@ impl Request<'_> {
         let command = self.of_transaction("coordinateCommitTransaction").with("participants", &ArrayBuf::new());
         let is_committed = || match shard.call("admin", &command, self.interrupt()) {
             Err(error) if error.code == Code::TRANSACTION_COMMITTED => Ok(true),
-            // the second: the session went on to another transaction
-            Err(error) if matches!(error.code, Code::NO_SUCH_TRANSACTION | Code::TRANSACTION_TOO_OLD) => Ok(false),
+            Err(error) if error.code == Code::NO_SUCH_TRANSACTION => Ok(false),
             Err(error) => Err(error),
             Ok(_) => Ok(false),
         };

@@ -60,7 +60,7 @@ impl Machine {
         match intent {
             Intent::Write => self.write(session, number),
             Intent::Begin => self.begin(session, number),
-            Intent::Continue | Intent::Commit | Intent::Abort => self.go_on(session, number, intent),
+            Intent::Continue | Intent::Commit | Intent::Abort => self.go_on(number, intent),
         }
     }
 
@@ -86,10 +86,7 @@ impl Machine {
         Ok(Outcome::Goes)
     }
 
-    fn go_on(&self, session: SessionId, number: i64, intent: Intent) -> Result<Outcome> {
-        if number < self.number {
-            return Err(Error::TransactionTooOld { session, number, newer: self.number });
-        }
+    fn go_on(&self, number: i64, intent: Intent) -> Result<Outcome> {
         if number != self.number || self.phase == Phase::Statements {
             return Err(Error::NotInProgress { number, active: self.number });
         }
@@ -132,24 +129,24 @@ mod tests {
         for (phase, intent, lower, same, higher) in [
             (Phase::Statements, Write, Err(225), goes, goes),
             (Phase::Statements, Begin, Err(225), Err(50911), goes),
-            (Phase::Statements, Continue, Err(225), Err(251), Err(251)),
-            (Phase::Statements, Commit, Err(225), Err(251), Err(251)),
-            (Phase::Statements, Abort, Err(225), Err(251), Err(251)),
+            (Phase::Statements, Continue, Err(251), Err(251), Err(251)),
+            (Phase::Statements, Commit, Err(251), Err(251), Err(251)),
+            (Phase::Statements, Abort, Err(251), Err(251), Err(251)),
             (Phase::InProgress, Write, Err(225), Err(72), goes),
             (Phase::InProgress, Begin, Err(225), Err(50911), goes),
-            (Phase::InProgress, Continue, Err(225), goes, Err(251)),
-            (Phase::InProgress, Commit, Err(225), goes, Err(251)),
-            (Phase::InProgress, Abort, Err(225), goes, Err(251)),
+            (Phase::InProgress, Continue, Err(251), goes, Err(251)),
+            (Phase::InProgress, Commit, Err(251), goes, Err(251)),
+            (Phase::InProgress, Abort, Err(251), goes, Err(251)),
             (Phase::Committed, Write, Err(225), Err(72), goes),
             (Phase::Committed, Begin, Err(225), Err(50911), goes),
-            (Phase::Committed, Continue, Err(225), Err(256), Err(251)),
-            (Phase::Committed, Commit, Err(225), Ok(Outcome::WasCommitted), Err(251)),
-            (Phase::Committed, Abort, Err(225), Err(256), Err(251)),
+            (Phase::Committed, Continue, Err(251), Err(256), Err(251)),
+            (Phase::Committed, Commit, Err(251), Ok(Outcome::WasCommitted), Err(251)),
+            (Phase::Committed, Abort, Err(251), Err(256), Err(251)),
             (Phase::Aborted, Write, Err(225), Err(72), goes),
             (Phase::Aborted, Begin, Err(225), Err(50911), goes),
-            (Phase::Aborted, Continue, Err(225), Err(251), Err(251)),
-            (Phase::Aborted, Commit, Err(225), Err(251), Err(251)),
-            (Phase::Aborted, Abort, Err(225), Err(251), Err(251)),
+            (Phase::Aborted, Continue, Err(251), Err(251), Err(251)),
+            (Phase::Aborted, Commit, Err(251), Err(251), Err(251)),
+            (Phase::Aborted, Abort, Err(251), Err(251), Err(251)),
         ] {
             for (number, expect) in [(4, lower), (5, same), (6, higher)] {
                 assert_eq!(take(&mut at(phase), number, intent), expect, "{phase:?} {intent:?} {number}");

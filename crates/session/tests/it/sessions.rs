@@ -131,7 +131,7 @@ fn an_open_transaction_waits_for_its_next_operation() {
     let open = sessions.open_transactions();
     assert_eq!((open.len(), open[0].number, open[0].active, &*open[0].about), (1, 5, false, &b"about"[..]));
     assert!(out(&sessions, 1, 5, Intent::Continue).unwrap().work().is_some());
-    assert_eq!(code(out(&sessions, 1, 4, Intent::Continue)), 225);
+    assert_eq!(code(out(&sessions, 1, 4, Intent::Continue)), 251);
     assert_eq!(code(out(&sessions, 1, 5, Intent::Begin)), 50911);
     assert_eq!(code(out(&sessions, 2, 5, Intent::Commit)), 251);
     let mut commit = out(&sessions, 1, 5, Intent::Commit).unwrap();
