@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use arbor_base::memory;
 use arbor_oplog::SessionId;
 use arbor_txn::{Durability, Transaction, Transactions};
 use hashbrown::{DefaultHashBuilder, HashMap};
@@ -30,7 +31,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub const SESSIONS_MAX: usize = 1_000_000;
 
 /// More transactions than this are not open at a time: each keeps a snapshot, and with it one of the engine's readers. The
-/// owner with the most gives up its oldest for the next, so no owner loses a transaction to one that has more.
+/// owner with the most gives up its oldest for the next, so no owner loses a transaction to one that has more. Fewer where
+/// [`Budget::snapshots_max`](memory::Budget::snapshots_max) says so.
 pub const TRANSACTIONS_MAX: usize = 8192;
 
 /// Maximum numbers of a registry.
@@ -362,7 +364,7 @@ impl<T> Sessions<T> {
     pub(crate) fn make_room_for_transaction(&self) -> Result<()> {
         let victim = {
             let open = self.lock_open();
-            if open.len() < self.limits.transactions_max {
+            if open.len() < memory::process().snapshots_max(self.limits.transactions_max) {
                 return Ok(());
             }
             let idle = |session: &&Arc<Session<T>>| session.info().is_some_and(|info| !info.active);
