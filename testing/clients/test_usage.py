@@ -46,3 +46,13 @@ def test_what_is_dropped_or_renamed_begins_again(client, db):
 def test_what_is_not_there_is_not_counted(client, db):
     db.none.find_one()
     assert used(client, f"{db.name}.none") is None
+
+
+def test_views_and_time_series_are_counted(client, db):
+    db.create_collection("v", viewOn="c", pipeline=[])
+    db.create_collection("series", timeseries={"timeField": "t"})
+    for name in ("v", "series"):
+        db[name].find_one()
+        assert used(client, f"{db.name}.{name}")["queries"]["count"] == 1
+        db[name].drop()
+        assert used(client, f"{db.name}.{name}") is None

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 /// Latencies are counted by powers of two; the last bucket takes all above a day.
 const BUCKETS: usize = 38;
 
-/// By namespace: collections that were used and are still there.
+/// By namespace: collections and views that were used and are still there.
 #[derive(Default)]
 pub(crate) struct Usages {
     collections: RwLock<BTreeMap<String, Arc<Usage>>>,
@@ -58,7 +58,7 @@ pub(crate) fn collection_of<'b>(body: Doc<'b>) -> Option<&'b str> {
 }
 
 impl Usages {
-    /// Counts a command; `last` is what the connection used before. Only collections that exist are counted.
+    /// Counts a command; `last` is what the connection used before. Only collections and views that exist are counted.
     pub(crate) fn record(&self, last: &mut Option<Arc<Usage>>, store: &Store, db: &str, collection: &str, used: Use) {
         if !last.as_ref().is_some_and(|last| last.is_of(db, collection)) {
             *last = self.find(store, db, collection);
@@ -73,7 +73,10 @@ impl Usages {
         if let Some(usage) = self.collections.read().get(&name) {
             return Some(usage.clone());
         }
-        store.collection(&Namespace::parse(&name).ok()?)?;
+        let namespace = Namespace::parse(&name).ok()?;
+        if store.collection(&namespace).is_none() {
+            store.view(&namespace)?;
+        }
         let mut collections = self.collections.write();
         Some(collections.entry(name.clone()).or_insert_with(|| Arc::new(Usage::new(name))).clone())
     }

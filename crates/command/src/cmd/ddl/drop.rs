@@ -17,6 +17,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     if let Some(buckets) = call.database().store.buckets_of(&namespace)
         && call.database().store.drop_time_series(&namespace)?
     {
+        call.server.usages.forget(namespace.as_str());
         call.reply.append("nIndexesWas", buckets.indexes.len() as i32 + 1).append("ns", namespace.as_str());
         return Ok(());
     }
@@ -26,6 +27,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let Some(collection) = call.database().store.collection(&namespace) else {
         if call.database().store.drop_view(&namespace)? {
+            call.server.usages.forget(namespace.as_str());
             call.reply.append("ns", namespace.as_str());
         }
         return Ok(());
@@ -54,7 +56,10 @@ fn drop_views(call: &mut Call<'_>, namespace: &Namespace) -> Result<()> {
     }
     let mut dropped = false;
     for view in &views {
-        dropped |= store.drop_view(&view.namespace)?;
+        if store.drop_view(&view.namespace)? {
+            call.server.usages.forget(view.namespace.as_str());
+            dropped = true;
+        }
     }
     if dropped {
         call.reply.append("nIndexesWas", 1i32).append("ns", namespace.as_str());
