@@ -108,7 +108,12 @@ impl Update {
             Form::Pipeline(pipeline) => (pipeline.apply(old)?, Written::Unknown),
         };
         stop::ended()?;
-        if new.as_bytes() == old.as_bytes() {
+        // COMPAT: a replacement is compared as it was given, mostly without the `_id`
+        let compared = match &self.form {
+            Form::Replacement(given) => given,
+            Form::Operators(_) | Form::Pipeline(_) => &new,
+        };
+        if compared.as_bytes() == old.as_bytes() {
             return Ok(None);
         }
         if new.as_bytes().len() > USER_SIZE_MAX {
