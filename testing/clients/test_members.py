@@ -1,9 +1,12 @@
 """A replica set of three processes, as PyMongo sees it: discovery, failover, a member that comes back, changes of the set."""
 
 import contextlib
+import signal
 import threading
 import time
+import uuid
 
+import bson
 import pymongo
 import pytest
 from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError, WTimeoutError
@@ -71,6 +74,47 @@ def initiated(directory, sync=3, **of_members):
             client.db.c.insert_one({"_id": -1})
             in_sync(client, sync)
             yield members, client
+
+
+def test_a_primary_that_nothing_is_heard_of_denies_nothing(tmp_path):
+    """It may be deposed: what it has not, the next primary may have. A client that learns that its transaction is not there begins it again."""
+    with initiated(tmp_path) as (members, client):
+        client.db.c.insert_one({"_id": "there"})
+        first = primary_of(members)
+        others = [member for member in members.members if member is not first]
+
+        def refused(client, **command):
+            with pytest.raises((AutoReconnect, OperationFailure)) as caught:
+                client.get_database("admin" if "commitTransaction" in command else "db").command(command)
+            return caught.value.details
+
+        own = {"id": bson.Binary.from_uuid(uuid.uuid4())}
+        unknown = {"commitTransaction": 1, "lsid": own, "txnNumber": bson.Int64(7), "autocommit": False}
+        with direct(first, retryWrites=False) as alone:
+            assert refused(alone, **unknown)["code"] == 251
+            try:
+                for member in others:
+                    member.process.send_signal(signal.SIGSTOP)
+                until(lambda: not reads(alone), what="reads end")
+                details = refused(alone, **unknown)
+                assert details["code"] == 11602 and "TransientTransactionError" not in details.get("errorLabels", []), details
+                update = {"q": {"_id": "missing"}, "u": {"$set": {"a": 1}}}
+                assert refused(alone, update="c", updates=[update])["code"] == 11602
+                assert refused(alone, insert="c", documents=[{"_id": "there"}])["code"] == 11602
+                modify = {"query": {"_id": "missing"}, "update": {"$set": {"a": 1}}}
+                assert refused(alone, findAndModify="c", **modify)["code"] == 11602
+            finally:
+                for member in others:
+                    member.process.send_signal(signal.SIGCONT)
+        until(lambda: client.db.c.update_one({"_id": "missing"}, {"$set": {"a": 1}}).matched_count == 0, what="writes continue")
+
+
+def reads(client):
+    try:
+        client.db.command({"find": "c"})
+        return True
+    except (AutoReconnect, OperationFailure):
+        return False
 
 
 def test_a_killed_primary_loses_nothing(tmp_path):

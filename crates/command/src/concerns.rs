@@ -21,6 +21,11 @@ pub(crate) type PastView = (ReadView, u64);
 /// Longest wait for a state that another member has, unless the client says another.
 const AFTER_MAX: Duration = Duration::from_secs(30);
 
+fn deposed() -> Error {
+    let text = "the primary has not heard from all members in sync for too long: another one may lead";
+    Error::new(Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, text)
+}
+
 /// Only these wait for the writes of a transaction.
 fn ends_transaction(info: &CommandInfo) -> bool {
     matches!(info.name, "commitTransaction" | "abortTransaction")
@@ -204,8 +209,38 @@ impl Commands {
         if info.class != Class::Read || !plain || !primary || generic.is_in_transaction() || handle.may_read() {
             return Ok(());
         }
-        let text = "the primary has not heard from all members in sync for too long: another one may lead";
-        Err(Error::new(Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, text))
+        Err(deposed())
+    }
+
+    /// Returns the end of the log, for [`Commands::check_idle_write`] when the command has run.
+    pub(crate) fn end_before_write(&self, info: &CommandInfo) -> Option<Position> {
+        let is_of_several = info.class == Class::Write && self.several.handle().is_some();
+        is_of_several.then(|| self.database.transactions.log().appended())
+    }
+
+    /// A write that changed nothing says so from the state that it read, as a read does: it is refused where a read would be. One that
+    /// shows a commit which came after it had begun was answered by a primary.
+    pub(crate) fn check_idle_write(
+        &self,
+        generic: &Generic<'_>,
+        begun_at: Option<Position>,
+        shown: Option<Position>,
+    ) -> Result<()> {
+        let is_idle = begun_at.is_some_and(|end| shown.is_none_or(|shown| shown <= end));
+        if is_idle && !generic.is_in_transaction() && self.may_be_deposed() { Err(deposed()) } else { Ok(()) }
+    }
+
+    /// An error that follows from the state that was read holds only if this member is still the primary. To say that there is no such
+    /// transaction would be to say that it was not committed, and the next primary may have its commit.
+    pub(crate) fn checked_error(&self, info: &CommandInfo, error: Error) -> Error {
+        let ends = info.name == "commitTransaction" && error.code == Code::NO_SUCH_TRANSACTION;
+        let read = info.class == Class::Write && error.code == Code::DUPLICATE_KEY;
+        if (ends || read) && self.may_be_deposed() { deposed() } else { error }
+    }
+
+    /// Returns true if another member may lead by now, although this one had not heard of it when the command began.
+    fn may_be_deposed(&self) -> bool {
+        self.several.handle().is_some_and(|handle| !handle.may_read())
     }
 
     /// Waits as the write concern requests and returns the part of it that cannot be satisfied.

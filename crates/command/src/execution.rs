@@ -243,6 +243,7 @@ impl Commands {
         let sharded =
             pass.as_ref().and_then(|pass| pass.placed.as_ref()).and_then(|placed| self.sharded(request, placed));
         let last_commit = LastCommit::default();
+        let begun_at = self.end_before_write(info);
         let deadline = generic.write_concern.patience.map(|patience| Instant::now() + patience);
         let _patience = Patience::until(deadline);
         let mut call = Call {
@@ -289,6 +290,7 @@ impl Commands {
         let outcome = match wait_until {
             Some(_) => outcome,
             None => outcome
+                .and_then(|()| self.check_idle_write(&generic, begun_at, last_commit.position()))
                 .and_then(|()| self.settle_concerns(info, &generic, (last_commit.position(), deadline), &mut reply))
                 .map_err(|error| self.with_concern_error(info, &generic, error)),
         };
@@ -435,6 +437,7 @@ impl Commands {
 
     /// A write that a change of role has interrupted says so.
     fn at_step_down(&self, info: &CommandInfo, error: Error) -> Error {
+        let error = self.checked_error(info, error);
         let stepped_down = self.several.handle().is_some() && !self.is_primary();
         let interrupted = matches!(error.code, Code::INTERRUPTED | Code::INDEX_BUILD_ABORTED);
         if interrupted && info.takes_write_concern() && stepped_down {
