@@ -25,12 +25,12 @@ use crate::shown::{Server, Shared};
 const TICK: Duration = Duration::from_millis(20);
 /// Records of one reply, in bytes; one record may be more.
 const SHIPMENT_BYTES: usize = 8 << 20;
-/// The primary looks this often whether a member of higher priority can take over.
-const PRIORITY_EVERY: Duration = Duration::from_secs(2);
+/// The primary looks this often whether a member of higher priority, or one whose disk is not full, can take over.
+const HAND_OVER_EVERY: Duration = Duration::from_secs(2);
 /// The log is kept for a member that has not fetched for less than this.
 const FOLLOWER_AWAY: Duration = Duration::from_secs(600);
-/// A hand-over by priority waits this long: meanwhile clients cannot write.
-const PRIORITY_HAND_OVER: Duration = Duration::from_secs(1);
+/// A hand-over without a request waits this long: meanwhile clients cannot write.
+const OWN_HAND_OVER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Driver {
     pub own: Identity,
@@ -67,7 +67,9 @@ pub(crate) struct State {
     pub frozen_until: Option<Instant>,
     pub fits: bool,
     pub fit: bool,
-    pub priority_at: Instant,
+    /// The disk is full.
+    pub full: bool,
+    pub handed_over_at: Instant,
     pub loads: LoadsGiven,
     pub sync: SyncState,
     /// The last record of each member that fetches from this primary, and when it asked.
@@ -137,7 +139,8 @@ impl State {
             frozen_until: None,
             fits: true,
             fit: true,
-            priority_at: Instant::now(),
+            full: false,
+            handed_over_at: Instant::now(),
             loads: LoadsGiven::default(),
             sync: SyncState::No,
             followers: HashMap::new(),
@@ -305,13 +308,18 @@ impl Driver {
             self.state.fit = fit;
             self.step(Input::Fit(fit && self.state.sync == SyncState::No));
         }
+        let full = !self.state.fits || self.transactions.is_low_on_space();
+        if full != self.state.full {
+            self.state.full = full;
+            self.step(Input::Full(full));
+        }
         let first = self.transactions.log().first();
         self.step(Input::Trimmed(first));
         self.look();
         self.give_loads();
         self.hold_log(first);
         self.step(Input::Tick);
-        self.hand_back();
+        self.hand_over();
         self.raise_minimum();
     }
 
@@ -369,12 +377,21 @@ impl Driver {
         }
     }
 
-    /// Hands over to a member in sync of a higher priority.
-    fn hand_back(&mut self) {
-        if self.state.machine.serves().is_none() || self.state.priority_at.elapsed() < PRIORITY_EVERY {
+    /// Hands over to a member in sync of a higher priority, or with a disk that is not full if this one's is. Where all disks are full the
+    /// primary stays: what makes space works.
+    fn hand_over(&mut self) {
+        let state = &mut self.state;
+        let late = state.handed_over_at.elapsed() >= HAND_OVER_EVERY;
+        if !late || state.machine.serves().is_none() || state.changing.is_some() {
             return;
         }
-        self.state.priority_at = Instant::now();
+        state.handed_over_at = Instant::now();
+        if state.full {
+            if state.machine.has_roomy_successor(|_| true) {
+                self.step_down(None, OWN_HAND_OVER);
+            }
+            return;
+        }
         let Some((_, agreement)) = self.state.machine.status().known else { return };
         let Some(config) = config_of(&agreement) else { return };
         let priority = |id: MemberId| {
@@ -383,8 +400,10 @@ impl Driver {
         let own = priority(self.own.id);
         let others = agreement.in_sync.iter().filter(|member| member.id != self.own.id);
         let best = others.max_by(|one, other| priority(one.id).total_cmp(&priority(other.id)));
-        let Some(best) = best.filter(|best| priority(best.id) > own && self.state.changing.is_none()) else { return };
-        self.step_down(Some(best.id), PRIORITY_HAND_OVER);
+        let Some(best) = best.filter(|best| priority(best.id) > own) else { return };
+        if self.state.machine.has_roomy_successor(|member| member == best.id) {
+            self.step_down(Some(best.id), OWN_HAND_OVER);
+        }
     }
 
     /// A member that was added counts for the minimum once it is in sync.
@@ -412,7 +431,7 @@ impl Driver {
         let found = found(&self.transactions, &self.member);
         self.state.end = found.log.end();
         self.state.machine = Machine::open(self.own, self.timing, found, self.shared.now());
-        self.state.fit = true;
+        (self.state.fit, self.state.full) = (true, false);
         self.state.loads = LoadsGiven::default();
         self.give_loads();
         let _stopped = self.to_roles.send(Role::Retire);
@@ -547,6 +566,8 @@ impl Driver {
 
     /// D1: cuts off what the machine has not heard of.
     fn stop_leading(&mut self) -> Result<(), String> {
+        // Before those that wait for a commit continue: what they say next is not to be taken for a primary's.
+        self.shared.set_readable_until(None);
         self.transactions.stop_leading();
         if self.transactions.log().appended() > self.state.end {
             self.transactions.cut_behind(self.state.end).map_err(|error| format!("cannot cut the log: {error}"))?;

@@ -76,6 +76,7 @@ fn message(random: &mut Random) -> Message {
     match random.below(8) {
         0 => Message::Fetch(Fetch {
             chained: random.one_in(2),
+            full: random.one_in(2),
             epoch,
             store: StoreId([random.below(4) as u8; 16]),
             serial,

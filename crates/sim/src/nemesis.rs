@@ -1,6 +1,6 @@
 //! Faults, and their end.
 
-use arbor_repl::isr::{Input, Reconfiguration};
+use arbor_repl::isr::{Input, Machine, Reconfiguration};
 use arbor_repl::{MemberId, Voter, majority_of};
 
 use crate::data::Data;
@@ -98,7 +98,14 @@ impl<D: Data> World<D> {
             Fault::FullDisk => {
                 self.member(member).data.set_full(true);
                 self.schedule(time, Event::Heal(Healing::Disk(member)));
-                return self.input(member, Input::Fit(false));
+                self.input(member, Input::Fit(false))?;
+                self.input(member, Input::Full(true))?;
+                // As the server does
+                let roomy = |one: &Machine| one.has_roomy_successor(|_| true);
+                let serves = |one: &&Machine| one.serves().is_some();
+                if self.member(member).machine.as_ref().filter(serves).is_some_and(roomy) {
+                    return self.step_down(None);
+                }
             }
             Fault::SlowDisk => self.member(member).slow_until = self.now + time,
             Fault::Wipe => self.wipe(member, time),
@@ -237,6 +244,7 @@ impl<D: Data> World<D> {
                 self.member(member).data.set_full(false);
                 // A finding is reported by the next step as well.
                 let _ = self.input(member, Input::Fit(true));
+                let _ = self.input(member, Input::Full(false));
             }
         }
     }

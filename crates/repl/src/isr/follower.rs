@@ -115,6 +115,7 @@ impl Machine {
             promise,
             loads: self.loads.clone(),
             chained,
+            full: self.full,
         };
         out.push(Action::Send { to, message: Message::Fetch(fetch) });
     }

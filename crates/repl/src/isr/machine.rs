@@ -61,6 +61,8 @@ pub enum Input {
     OpenLoads(Vec<u64>),
     /// False while this member cannot apply what is committed: it does not take over.
     Fit(bool),
+    /// True while the disk of this member is full: others lead rather than this one.
+    Full(bool),
     /// Fetch records from this member instead of the primary; `None`: from the primary again.
     Source(Option<MemberId>),
     /// The connection to a member broke: the primary does not wait for its timeout, a follower takes over.
@@ -199,6 +201,7 @@ pub struct Machine {
     pub(super) load_missing: Option<Position>,
     pub(super) loads: Vec<u64>,
     pub(super) fit: bool,
+    pub(super) full: bool,
     /// The newest agreement that was read or written here.
     pub(super) known: Option<(Version, Agreement)>,
     pub(super) role: Role,
@@ -247,6 +250,7 @@ impl Machine {
             load_missing: None,
             loads: Vec::new(),
             fit: true,
+            full: false,
             known: None,
             role: Role::Follower(Follower::new(now)),
             reading: None,
@@ -359,6 +363,7 @@ impl Machine {
             Input::Loads(loads) => self.loads = loads,
             Input::OpenLoads(loads) => self.open_loads(loads),
             Input::Fit(fit) => self.fit = fit,
+            Input::Full(full) => self.full = full,
             Input::Lost(member) => self.lost(member, out),
             Input::Source(source) => self.set_source(source),
             Input::Reconfigure(change) => self.reconfigure(change, out),

@@ -50,6 +50,8 @@ pub struct Fetch {
     pub loads: Vec<u64>,
     /// The follower gets its records from another member: the reply has none, and comes at once.
     pub chained: bool,
+    /// The disk of the follower is full.
+    pub full: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,6 +138,7 @@ impl Envelope {
                 promise: read.number("promise")?,
                 loads: read.numbers("loads")?,
                 chained: matches!(doc.get("chained"), Some(ValueRef::Bool(true))),
+                full: matches!(doc.get("full"), Some(ValueRef::Bool(true))),
             }),
             "records" => Message::Records(read.records(epoch)?),
             "relayed" => Message::Relayed(read.records(epoch)?),
@@ -162,7 +165,8 @@ fn encode_fetch(doc: DocBuf, fetch: &Fetch) -> DocBuf {
     let doc = put_place(doc, "after", fetch.after).with("durable", number(fetch.durable.0));
     let doc = doc.with("promise", number(fetch.promise)).with("loads", &numbers(&fetch.loads));
     // Members of releases without it never see the field: they do not chain.
-    if fetch.chained { doc.with("chained", true) } else { doc }
+    let doc = if fetch.chained { doc.with("chained", true) } else { doc };
+    if fetch.full { doc.with("full", true) } else { doc }
 }
 
 fn encode_records(doc: DocBuf, records: &Records) -> DocBuf {
@@ -264,6 +268,7 @@ mod tests {
         match random.below(8) {
             0 => Message::Fetch(Fetch {
                 chained: random.one_in(2),
+                full: random.one_in(2),
                 epoch,
                 store: StoreId([random.next_u64() as u8; 16]),
                 serial,

@@ -51,6 +51,8 @@ struct Peer {
     sent_commit: Position,
     /// It gets its records from another member.
     chained: bool,
+    /// Its disk is full.
+    full: bool,
 }
 
 /// A fetch without a reply yet.
@@ -89,6 +91,10 @@ impl Primary {
     fn acknowledged(&self, member: Identity) -> Position {
         self.peers.get(&member).map_or(Position::ZERO, |peer| peer.acknowledged)
     }
+
+    fn is_full(&self, member: Identity) -> bool {
+        self.peers.get(&member).is_some_and(|peer| peer.full)
+    }
 }
 
 impl Peer {
@@ -103,6 +109,7 @@ impl Peer {
             waiting: None,
             sent_commit: Position::ZERO,
             chained: false,
+            full: false,
         }
     }
 }
@@ -218,7 +225,7 @@ impl Machine {
             return reply(Message::Diverged { epoch, serial, after, keep });
         }
         peer.fetched = true;
-        peer.chained = fetch.chained;
+        (peer.chained, peer.full) = (fetch.chained, fetch.full);
         peer.acknowledged = peer.acknowledged.max(fetch.durable.min(after.position));
         peer.promise = peer.promise.max(fetch.promise);
         peer.loads = fetch.loads;
@@ -471,15 +478,29 @@ impl Machine {
         out.push(Action::Changed(Err(refusal)));
     }
 
+    /// Members that may lead next, those with a full disk only if all have one.
+    fn successors(&self) -> Vec<Identity> {
+        let (Role::Primary(primary), Some(agreement)) = (&self.role, self.agreement()) else { return Vec::new() };
+        let may_lead = |member: &&Identity| agreement.voter(member.id).is_some_and(|voter| voter.may_lead);
+        let others = agreement.in_sync.iter().filter(|member| **member != self.own).filter(may_lead).copied();
+        let (full, roomy): (Vec<_>, Vec<_>) = others.partition(|member| primary.is_full(*member));
+        if roomy.is_empty() { full } else { roomy }
+    }
+
+    /// Returns true if this member leads, and one whose disk is not full could lead instead.
+    pub fn has_roomy_successor(&self, is_good: impl Fn(MemberId) -> bool) -> bool {
+        let Role::Primary(primary) = &self.role else { return false };
+        self.successors().iter().any(|member| !primary.is_full(*member) && is_good(member.id))
+    }
+
     /// Names the successor once it has everything; serves again if none does in time.
     fn hand_over(&mut self, out: &mut Vec<Action>) {
         let Role::Primary(primary) = &self.role else { return };
         let Some(agreement) = self.agreement().filter(|_| primary.pending.is_none()) else { return };
         let Some(Retiring { to, until }) = primary.retiring else { return };
-        let has_all = |member: &&Identity| primary.acknowledged(**member) >= self.log.end();
-        let may_lead = |member: &&Identity| agreement.voter(member.id).is_some_and(|voter| voter.may_lead);
-        let named = |member: &&Identity| **member != self.own && to.is_none_or(|to| to == member.id);
-        let successor = agreement.in_sync.iter().filter(named).filter(may_lead).find(has_all).copied();
+        let has_all = |member: &Identity| primary.acknowledged(*member) >= self.log.end();
+        let named = |member: &Identity| to.is_none_or(|to| to == member.id);
+        let successor = self.successors().into_iter().filter(named).find(has_all);
         let epoch = primary.epoch;
         if let Some(successor) = successor {
             let (primary, by) = (Some(successor.id), Some(self.own.id));

@@ -306,6 +306,30 @@ fn the_primary_hands_over() {
 }
 
 #[test]
+fn a_member_with_a_full_disk_leads_only_if_all_are_full() {
+    let mut set = Set::of(3);
+    set.input(1, Input::Full(true));
+    set.write(0);
+    set.run(100);
+    let roomy = |set: &Set, other: u32| set.members[0].has_roomy_successor(|member| member == MemberId(other));
+    assert!(!roomy(&set, 1) && roomy(&set, 2));
+    set.input(0, Input::StepDown(None));
+    set.run(100);
+    assert_eq!((set.serving(), set.changed.clone()), (vec![2], vec![Ok(())]), "not the first in the order");
+    // Both others are full
+    (0..2).for_each(|member| set.input(member, Input::Full(true)));
+    set.write(2);
+    set.run(100);
+    assert!(!set.members[2].has_roomy_successor(|_| true));
+    set.input(2, Input::StepDown(None));
+    set.run(100);
+    assert_eq!((set.serving(), set.changed.last()), (vec![0], Some(&Ok(()))));
+    set.input(1, Input::Full(false));
+    set.run(100);
+    assert!(roomy(&set, 1) && roomy(&set, 2));
+}
+
+#[test]
 fn one_voter_at_a_time() {
     let mut set = Set::of(3);
     let forced = |ids: &[u32], forced: bool| {
