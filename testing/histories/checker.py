@@ -80,12 +80,16 @@ class History:
                 seen[of], own[of] = list(value), []
 
     def _order_of_lists(self):
-        """The longest read of each list; all others must be beginnings of it."""
+        """The longest read of each list; all others must be beginnings of it. What a transaction of unknown outcome has appended counts where
+        others read it: it may not have been committed."""
         longest = {}
         for transaction in self.transactions:
             if transaction.outcome == "aborted":
                 continue
-            for op, of, value in transaction.ops:
+            ops = transaction.ops
+            if transaction.outcome == "unknown":
+                ops = [("read", of, values) for of, values in self._external_reads(transaction).items()]
+            for op, of, value in ops:
                 if op == "read" and len(value) > len(longest.get(of, [])):
                     longest[of] = value
         for of, values in longest.items():

@@ -27,6 +27,14 @@ def test_good_histories():
     # an operation of unknown outcome may be seen or not
     assert kinds(Transaction([append("x", 1)], "unknown"), Transaction([read("x", 1)])) == []
     assert kinds(Transaction([append("x", 1)], "unknown"), Transaction([read("x")])) == []
+    # it read its own append and was never committed; another one came in its place
+    first, second = Transaction([append("x", 1)]), Transaction([append("x", 3)])
+    lost = Transaction([append("x", 2), read("x", 1, 2)], "unknown")
+    assert kinds(first, lost, second, Transaction([read("x", 1, 3)])) == []
+    assert kinds(first, lost, Transaction([read("x", 1)])) == []
+    assert kinds(first, lost, Transaction([read("x", 1, 2)])) == []
+    # what it read of others binds it
+    assert "incompatible" in kinds(first, second, Transaction([read("x", 1, 3)]), Transaction([append("x", 2), read("x", 3, 2)], "unknown"))
 
 
 def test_write_skew_is_allowed():
