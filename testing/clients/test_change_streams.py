@@ -520,3 +520,23 @@ def gone(client, token):
     except OperationFailure as error:
         assert error.code == 286
         return True
+
+
+def test_a_batch_has_all_that_was_acknowledged_before(set_client):
+    """Also what the thread that reads the log for all streams has not come to yet."""
+    db = set_client.in_one_batch
+    db.c.drop()
+    db.create_collection("c")
+    stream = db.command("aggregate", "c", pipeline=[{"$changeStream": {"showExpandedEvents": True}}], cursor={})
+    in_parts = 0
+    for n in range(100):
+        db.c.insert_one({"_id": n})
+        db.c.create_index("a")
+        db.c.drop_index("a_1")
+        batches = []
+        while sum(map(len, batches)) < 3:
+            batches.append(db.command("getMore", stream["cursor"]["id"], collection="c", maxTimeMS=500)["cursor"]["nextBatch"])
+        assert [event["operationType"] for batch in batches for event in batch] == ["insert", "createIndexes", "dropIndexes"]
+        in_parts += len(batches) > 1
+    # on a machine that is very busy that thread may not run for a while
+    assert in_parts <= 2

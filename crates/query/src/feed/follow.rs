@@ -19,8 +19,10 @@ pub struct Follow {
     after_taken: (Position, Option<u64>),
     /// Reads what the feed has forgotten, or not yet read when the follower began.
     history: Option<History>,
-    /// The end of the log when the follower began: its first batch has everything before it, however far the feed is.
+    /// The end of the log when the batch began: it has everything before it, however far the feed is.
     begun_at: Position,
+    /// The batch has something.
+    has_some: bool,
 }
 
 /// Outcome of one step of a follower.
@@ -45,7 +47,14 @@ impl Follow {
             after_taken: (from, None),
             history: (from < begun_at).then(|| feed.transactions().history(from)),
             begun_at,
+            has_some: false,
         })
+    }
+
+    /// Begins a batch. One with anything in it is to have all that was acknowledged before; `has_some`: it has something already.
+    pub fn begin_batch(&mut self, has_some: bool) {
+        self.has_some = has_some;
+        self.begun_at = self.begun_at.max(self.feed().transactions().shown().next());
     }
 
     /// Everything that was committed up to this time has been examined.
@@ -88,7 +97,9 @@ impl Follow {
                     Some(record) => Ok(self.hand_out(record)),
                     None => {
                         self.move_to(upto, time);
-                        Ok(Next::Nothing)
+                        let lacks = self.has_some && self.position < self.begun_at;
+                        let is_read = lacks && self.feed().wait_until_read(self.begun_at);
+                        Ok(if is_read { Next::Passed } else { Next::Nothing })
                     }
                 }
             }
@@ -97,6 +108,7 @@ impl Follow {
 
     fn hand_out(&mut self, record: Arc<Arrival>) -> Next {
         self.move_to(record.next, Some(record.last_time()));
+        self.has_some = true;
         Next::Record(record)
     }
 

@@ -47,6 +47,8 @@ const KEPT_RECORDS_MAX: usize = 8192;
 const NAP: Duration = Duration::from_secs(1);
 /// Upper bound of the time until a commit is on disk.
 const SYNC_MAX: Duration = Duration::from_secs(10);
+/// Maximum time for which a batch that has events waits for the thread.
+const LAG_MAX: Duration = Duration::from_millis(250);
 /// Maximum number of records handed out under one lock.
 const TAKEN_MAX: usize = 256;
 
@@ -59,6 +61,8 @@ pub struct Feed {
     state: Mutex<State>,
     /// There is a subscriber, or the end has come.
     begun: Condvar,
+    /// The thread has read on.
+    read_on: Condvar,
     deployment: RwLock<DeploymentId>,
 }
 
@@ -88,7 +92,8 @@ enum FeedBatch {
 
 impl Feed {
     pub fn new(transactions: Arc<Transactions>) -> Arc<Feed> {
-        Arc::new(Feed { transactions, state: Mutex::default(), begun: Condvar::new(), deployment: RwLock::default() })
+        let (begun, read_on) = (Condvar::new(), Condvar::new());
+        Arc::new(Feed { transactions, state: Mutex::default(), begun, read_on, deployment: RwLock::default() })
     }
 
     pub fn transactions(&self) -> &Arc<Transactions> {
@@ -239,6 +244,7 @@ impl Feed {
             state.keep(Arc::new(arrival));
         }
         let continues = state.active && !state.stopped;
+        self.read_on.notify_all();
         drop(state);
         concerned.iter().for_each(|waiter| waiter.wake());
         continues
@@ -278,6 +284,18 @@ impl Feed {
             }
         };
         Ok(FeedBatch::Records { records, upto, time })
+    }
+
+    /// Waits a short time until the thread has read everything before a position; returns true if it has.
+    fn wait_until_read(&self, position: Position) -> bool {
+        let deadline = Instant::now() + LAG_MAX;
+        let mut state = self.state.lock();
+        while state.active && !state.stopped && state.tail < position {
+            if self.read_on.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        state.tail >= position
     }
 
     /// Returns true if everything from this position on is kept here.

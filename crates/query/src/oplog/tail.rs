@@ -39,6 +39,7 @@ impl RowSource for OplogTail {
     fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = Instant::now() + SEARCH_MAX;
+        self.follow.begin_batch(!self.ready.is_empty());
         filler.fill(|| self.next(&interrupt, until))?;
         Ok(self.left == Some(0))
     }

@@ -49,6 +49,7 @@ impl RowSource for ChangeStream {
     fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = Instant::now() + SEARCH_MAX;
+        self.follow.begin_batch(self.current.is_some() || !self.ready.is_empty());
         let settled = self.follow.feed().transactions().settled_time();
         let filled = filler.fill(|| self.next(&interrupt, until));
         let is_first = !std::mem::replace(&mut self.begun, true);
