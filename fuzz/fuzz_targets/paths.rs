@@ -38,7 +38,7 @@ fn read(path: &str, doc: &DocBuf) {
         }
     }
     if let Ok(order) = SortPattern::parse(spec.as_doc(), &context) {
-        order.key(doc.as_doc());
+        let _ = order.key(doc.as_doc());
     }
     let text = format!("${path}");
     if let Ok(expression) = Expression::parse(ValueRef::String(&text), &context) {

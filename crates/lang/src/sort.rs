@@ -7,7 +7,7 @@ use arbor_bson::{Array, Doc, DocBuf, ValueRef};
 
 use crate::document::with_value;
 use crate::path::{Component, Leaf};
-use crate::{Collation, Context, Error, Input, MetaKind, Path, Result, field_path, number, text};
+use crate::{Collation, Context, Error, Input, MetaKind, Path, Result, field_path, number, stop, text};
 
 /// MongoDB's limit on the fields of a pattern.
 const PARTS_MAX: usize = 32;
@@ -75,10 +75,11 @@ impl SortPattern {
     }
 
     /// Bytes whose order is the order of the documents. An array sorts by its smallest element ascending and by its
-    /// largest descending, a missing field as null.
-    pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Vec<u8> {
+    /// largest descending, a missing field as null. Errors: the statement ends.
+    pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
         let input = input.into();
         let settled = self.settle(input.doc);
+        stop::ended()?;
         let doc = settled.as_ref().map_or(input.doc, DocBuf::as_doc);
         let mut key = KeyBuilder::new();
         for part in &self.parts {
@@ -88,7 +89,7 @@ impl SortPattern {
                 Some(kind) => drop(key.push(input.meta(kind).unwrap_or(ValueRef::Null), part.descending)),
             }
         }
-        key.finish().bytes
+        Ok(key.finish().bytes)
     }
 
     /// Returns true if it sorts by metadata of this kind.
@@ -118,6 +119,9 @@ impl SortPattern {
         // an array inside the array is not entered: it has no fields
         let elements = array.iter().map(|element| (!matches!(element, ValueRef::Array(_))).then_some(element));
         for element in elements.chain(array.is_empty().then_some(None)) {
+            if stop::tick().is_err() {
+                break;
+            }
             let candidate = with_value(doc, prefix, element);
             if best.as_ref().is_none_or(|best| self.compare(candidate.as_doc(), best.as_doc()).is_lt()) {
                 best = Some(self.settle(candidate.as_doc()).unwrap_or(candidate));
@@ -235,7 +239,7 @@ mod tests {
         let pattern = SortPattern::parse(doc(pattern).as_doc(), &Context::new(0)).unwrap();
         let (a, b) = (doc(a), doc(b));
         let order = pattern.compare(a.as_doc(), b.as_doc());
-        assert_eq!(pattern.key(a.as_doc()).cmp(&pattern.key(b.as_doc())), order, "{a:?} {b:?}");
+        assert_eq!(pattern.key(a.as_doc()).unwrap().cmp(&pattern.key(b.as_doc()).unwrap()), order, "{a:?} {b:?}");
         order
     }
 

@@ -76,7 +76,7 @@ impl TopState {
 
 impl State for TopState {
     fn add(&mut self, value: Evaluated, root: Doc) -> Result<()> {
-        self.keep(self.top.pattern.key(root), value);
+        self.keep(self.top.pattern.key(root)?, value);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ impl Arrange {
         let environment = Environment::new(input);
         let value = self.by.eval_in(&environment)?;
         let mut key = self.pattern.collation().key_of(value.or_null()).bytes;
-        key.extend_from_slice(&self.pattern.key(input));
+        key.extend_from_slice(&self.pattern.key(input)?);
         Ok(key)
     }
 

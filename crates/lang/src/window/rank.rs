@@ -55,7 +55,7 @@ impl Column for Ranks {
     fn value(&mut self, at: usize, rows: &Rows) -> Result<Value> {
         let position = at + 1;
         if !matches!(self.rank, Rank::Position) {
-            let key = rows.get(at).map(|doc| rows.sort_by.key(doc.as_doc()));
+            let key = rows.get(at).map(|doc| rows.sort_by.key(doc.as_doc())).transpose()?;
             if self.key != key {
                 self.key = key;
                 self.current = if matches!(self.rank, Rank::Dense) { self.current + 1 } else { position };

@@ -175,7 +175,7 @@ fn run(stage: &Stage, doc: &DocBuf) -> Result<Vec<DocBuf>> {
                 .collect(),
         },
         Stage::Sort(pattern) => {
-            pattern.key(doc.as_doc());
+            let _key = pattern.key(doc.as_doc());
             pattern.compare(doc.as_doc(), doc.as_doc());
             Vec::new()
         }

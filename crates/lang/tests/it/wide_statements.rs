@@ -221,8 +221,8 @@ const WORKS: &[(&str, Work)] = &[
         schema(&one("x", &fields(n, 2)), "properties", (&one("x", &one("enum", &known))).into())
     }),
     ("a key of a sort", |n| {
-        drop(SortPattern::parse(one("x", 1).as_doc(), &context())?.key(one("x", &nulls(40 * n)).as_doc()));
-        drop(SortPattern::parse(one("x", 1).as_doc(), &context())?.key(one("x", &fields(4 * n, 1)).as_doc()));
+        drop(SortPattern::parse(one("x", 1).as_doc(), &context())?.key(one("x", &nulls(40 * n)).as_doc())?);
+        drop(SortPattern::parse(one("x", 1).as_doc(), &context())?.key(one("x", &fields(4 * n, 1)).as_doc())?);
         arbor_lang::stop::ended()
     }),
     ("_id of a group", |n| stage(&one("x", &fields(10 * n, 1)), "$group", (&one("_id", "$x")).into())),

@@ -164,7 +164,7 @@ impl GraphLookup {
         reached.note(start.as_ref().map(Value::as_ref))?;
         drop(start);
         let mut depth = 0;
-        while let Some(values) = reached.next_step()
+        while let Some(values) = reached.next_step()?
             && depth <= self.max_depth
         {
             for part in values.chunks(STEP_VALUES_MAX) {
@@ -270,10 +270,10 @@ impl Reached {
     }
 
     /// The values of the next step in order; none at the end.
-    fn next_step(&mut self) -> Option<Vec<Value>> {
+    fn next_step(&mut self) -> Result<Option<Vec<Value>>> {
         let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.sort_by(|(a, _), (b, _)| a.cmp(b));
-        (!ahead.is_empty()).then(|| ahead.into_iter().map(|(_, value)| value).collect())
+        stop::sort_by(&mut ahead, |(a, _), (b, _)| a.cmp(b))?;
+        Ok((!ahead.is_empty()).then(|| ahead.into_iter().map(|(_, value)| value).collect()))
     }
 
     fn is_new(&mut self, id_key: Vec<u8>) -> bool {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use arbor_base::memory::Allowance;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Collation, Filter};
+use arbor_lang::{Collation, Filter, stop};
 
 use crate::Result;
 use crate::operator::{Row, Run};
@@ -37,7 +37,7 @@ impl HashJoin {
             run.tick()?;
             bytes += 2 * size_of::<DocBuf>() + row.document.as_bytes().len();
             let place = documents.len() as u32;
-            for key in keys_of(row.document.as_doc(), foreign, collation) {
+            for key in keys_of(row.document.as_doc(), foreign, collation)? {
                 bytes += key.len() + 2 * size_of::<(Vec<u8>, Vec<u32>)>() + size_of::<[u32; 4]>();
                 places.entry(key).or_default().push(place);
             }
@@ -52,9 +52,12 @@ impl HashJoin {
     /// The documents that match, in the order of the collection. Requires that `filter` selects one of `values`. None:
     /// they are more than `bytes_max`.
     pub(crate) fn find(&self, filter: &Filter, values: &[Value], bytes_max: usize) -> Result<Option<ArrayBuf>> {
-        let found = values.iter().filter_map(|value| self.places.get(&key(Some(value.as_ref()), &self.collation)));
-        let mut places: Vec<u32> = found.flatten().copied().collect();
-        places.sort_unstable();
+        let mut places: Vec<u32> = Vec::new();
+        for value in values {
+            stop::tick()?;
+            places.extend(self.places.get(&key(Some(value.as_ref()), &self.collation)).into_iter().flatten());
+        }
+        stop::sort_unstable_by(&mut places, u32::cmp)?;
         places.dedup();
         let mut matching = ArrayBuf::new();
         for document in places.into_iter().filter_map(|place| self.documents.get(place as usize)) {
@@ -78,16 +81,17 @@ fn key(value: Option<ValueRef<'_>>, collation: &Collation) -> Vec<u8> {
 }
 
 /// A document whose path leads nowhere may equal null.
-fn keys_of(document: Doc<'_>, path: &Path, collation: &Collation) -> Vec<Vec<u8>> {
+fn keys_of(document: Doc<'_>, path: &Path, collation: &Collation) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     path.visit(document, Leaf::Expand, &mut |visit| {
         keys.push(key(visit.value, collation));
-        false
+        stop::tick().is_err()
     });
+    stop::ended()?;
     if keys.is_empty() {
         keys.push(key(None, collation));
     }
-    keys.sort_unstable();
+    stop::sort_unstable_by(&mut keys, Vec::cmp)?;
     keys.dedup();
-    keys
+    Ok(keys)
 }

@@ -10,7 +10,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::document::with_value;
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Code, Collation, Context, Expression, Filter, Input, field_path};
+use arbor_lang::{Code, Collation, Context, Expression, Filter, Input, field_path, stop};
 use arbor_store::{Collection, Namespace};
 use arbor_txn::View;
 
@@ -140,7 +140,7 @@ impl Lookup {
 
     pub(crate) fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {
         let Some(join) = &self.join else { return Ok(ArrayBuf::new()) };
-        let values = join.values(input.doc, &self.context.collation);
+        let values = join.values(input.doc, &self.context.collation)?;
         let found = table.find(&join.filter_of(values.clone(), &self.context.collation), &values, self.bytes_max)?;
         found.ok_or_else(|| self.too_large())
     }
@@ -155,7 +155,7 @@ impl Lookup {
     ) -> Result<ArrayBuf> {
         let (Some(join), Some(foreign)) = (&self.join, &self.foreign) else { return Ok(ArrayBuf::new()) };
         let collation = &self.context.collation;
-        let query = Query::new(join.filter_of(join.values(input.doc, collation), collation));
+        let query = Query::new(join.filter_of(join.values(input.doc, collation)?, collation));
         let Some(solution) = plan::by_index(run.view, foreign, &query, shape) else {
             return self.find(input, settings, run);
         };
@@ -186,7 +186,7 @@ impl Lookup {
         let collation = &self.context.collation;
         let filter = match &self.join {
             Some(join) => {
-                let values = join.values(input.doc, collation);
+                let values = join.values(input.doc, collation)?;
                 let sent = self.elsewhere.as_ref().map(|_| one_of(join.foreign.as_str(), &values));
                 (join.filter_of(values, collation), sent)
             }
@@ -236,7 +236,7 @@ impl Lookup {
 
 impl Join {
     /// A missing local field belongs to foreign ones that are missing or null.
-    fn values(&self, doc: Doc<'_>, collation: &Collation) -> Vec<Value> {
+    fn values(&self, doc: Doc<'_>, collation: &Collation) -> Result<Vec<Value>> {
         let (mut values, mut visited): (Vec<Value>, bool) = (Vec::new(), false);
         self.local.visit(doc, Leaf::Whole, &mut |visit| {
             visited = true;
@@ -250,11 +250,14 @@ impl Join {
         if !visited {
             values.push(Value::Null);
         }
-        let mut keyed: Vec<(Vec<u8>, Value)> =
-            values.into_iter().map(|value| (collation.key_of(value.as_ref()).bytes, value)).collect();
-        keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let keyed = |value: Value| {
+            stop::tick()?;
+            Ok((collation.key_of(value.as_ref()).bytes, value))
+        };
+        let mut keyed: Vec<(Vec<u8>, Value)> = values.into_iter().map(keyed).collect::<Result<_>>()?;
+        stop::sort_by(&mut keyed, |(a, _), (b, _)| a.cmp(b))?;
         keyed.dedup_by(|(a, _), (b, _)| a == b);
-        keyed.into_iter().map(|(_, value)| value).collect()
+        Ok(keyed.into_iter().map(|(_, value)| value).collect())
     }
 
     fn filter_of(&self, values: Vec<Value>, collation: &Collation) -> Filter {

@@ -145,7 +145,7 @@ impl Sort {
 impl Order {
     fn key(&self, input: Input<'_>) -> Result<Vec<u8>> {
         match self {
-            Order::Pattern(pattern) => Ok(pattern.key(input)),
+            Order::Pattern(pattern) => Ok(pattern.key(input)?),
             Order::Arranged(arrange) => Ok(arrange.key(input)?),
         }
     }

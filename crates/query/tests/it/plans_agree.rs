@@ -368,7 +368,7 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
         );
         if !sort.is_empty() {
             let pattern = SortPattern::parse(sort_doc.as_doc(), &context).unwrap();
-            let keys: Vec<Vec<u8>> = found.iter().map(|doc| pattern.key(doc.as_doc())).collect();
+            let keys: Vec<Vec<u8>> = found.iter().map(|doc| pattern.key(doc.as_doc()).unwrap()).collect();
             assert!(keys.is_sorted(), "out of order {found:?}: {}", explained());
         }
     }

@@ -47,16 +47,16 @@ impl Ordered {
         Ordered { order, end, rows: VecDeque::new(), entered: 0, values: BTreeMap::new(), bytes: 0 }
     }
 
-    fn key(&self, value: &Evaluated, root: Doc) -> Option<Vec<u8>> {
-        match &self.order {
+    fn key(&self, value: &Evaluated, root: Doc) -> Result<Option<Vec<u8>>> {
+        Ok(match &self.order {
             Order::Values { .. } if value.is_nullish() => None,
             Order::Values { descending, collation } => {
                 let mut key = KeyBuilder::new();
                 collation.push_key(&mut key, value.or_null(), *descending);
                 Some(key.finish().bytes)
             }
-            Order::Documents(pattern) => Some(pattern.key(root)),
-        }
+            Order::Documents(pattern) => Some(pattern.key(root)?),
+        })
     }
 }
 
@@ -66,7 +66,7 @@ fn bytes(place: &Place, value: &Value) -> usize {
 
 impl Moving for Ordered {
     fn enter(&mut self, value: Evaluated, root: Doc) -> Result<()> {
-        let place = self.key(&value, root).map(|key| (key, self.entered));
+        let place = self.key(&value, root)?.map(|key| (key, self.entered));
         self.entered += 1;
         if let Some(place) = &place {
             let value = value.into_value().unwrap_or(Value::Null);

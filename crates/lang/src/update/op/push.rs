@@ -151,7 +151,8 @@ impl Sort {
             }
             Sort::Fields(pattern) => {
                 let keyed = elements.drain(..).take_while(|_| tick().is_ok());
-                let mut keyed: Vec<_> = keyed.map(|slot| (pattern.key(doc(&slot).as_doc()), slot)).collect();
+                let mut keyed: Vec<_> =
+                    keyed.map(|slot| (pattern.key(doc(&slot).as_doc()).unwrap_or_default(), slot)).collect();
                 let _sorted = stop::sort_by(&mut keyed, |(a, _), (b, _)| a.cmp(b));
                 elements.extend(keyed.into_iter().map(|(_, slot)| slot));
             }
