@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: followers cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
+.PHONY: waiting followers cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
 .PHONY: dist image attack attack-short crash-power nightly loom miri simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
@@ -37,7 +37,12 @@ cluster: build setup-etcd
 quick: setup-build
 	cargo build --profile quick --locked -p arbor
 
-test: lint deny compat-check unit clients spec followers attack-short nemesis-short drivers-short
+test: lint deny compat-check unit clients spec attack-short waiting
+
+# these wait more than they compute, so they run at the same time
+waiting: setup-build setup-clients setup-etcd setup-drivers
+	cargo build --locked -p arbor
+	@$(MAKE) --jobs 3 --output-sync=target followers nemesis-short drivers-short
 
 fmt:
 	cargo fmt --all
