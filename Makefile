@@ -81,7 +81,7 @@ spec: setup-build setup-clients
 # the scripts of `testing/spec` on the primary of a set with a member on each engine, and comparisons of the members: `make followers SCRIPTS=update`
 followers: setup-build setup-clients
 	cargo build --locked -p arbor
-	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/sets/followers.py $(SCRIPTS)
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/.venv/bin/python testing/sets/followers.py $(SCRIPTS)
 
 # the tables of COMPAT.md, from testing/spec/registry
 compat:

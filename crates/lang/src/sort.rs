@@ -79,7 +79,10 @@ impl SortPattern {
     pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
         let input = input.into();
         let settled = self.settle(input.doc);
-        stop::ended()?;
+        if self.may_share_array {
+            // the array may not have been read to its end
+            stop::ended()?;
+        }
         let doc = settled.as_ref().map_or(input.doc, DocBuf::as_doc);
         let mut key = KeyBuilder::new();
         for part in &self.parts {
