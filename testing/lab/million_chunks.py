@@ -3,7 +3,7 @@
 
     ARBOR=target/release/arbor testing/.venv/bin/python testing/lab/million_chunks.py --chunks 1000000
 
-The chunks are written to `config.chunks` while no router runs: each lies within what its shard owns already, so shards have nothing to learn.
+The chunks are written to `config.chunks` while no router runs: each is within what its shard owns already, so shards have nothing to learn.
 """
 
 import argparse

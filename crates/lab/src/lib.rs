@@ -20,6 +20,7 @@
 //! The generator shares the machine with the server, as in founding text 001: one blocking connection per client thread,
 //! reused buffers, no runtime.
 
+pub mod agent;
 pub mod cli;
 pub mod compare;
 mod error;
