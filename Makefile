@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: waiting followers cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
+.PHONY: waiting followers followers-clients cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
 .PHONY: dist image attack attack-short crash-power nightly loom miri simulate
 .PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
@@ -82,6 +82,13 @@ spec: setup-build setup-clients
 followers: setup-build setup-clients
 	cargo build --locked -p arbor
 	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/.venv/bin/python testing/sets/followers.py $(SCRIPTS)
+	cd testing/clients && ARBOR=$(CARGO_TARGET_DIR)/debug/arbor ../.venv/bin/python -m pytest -q --followers test_updates.py test_capped.py test_engine_switch.py
+
+# the client suites in the same way, members compared after each test (half an hour): `make followers-clients SUITES=test_crud.py`
+SUITES ?= *.py
+followers-clients: setup-build setup-clients
+	cargo build --locked -p arbor
+	cd testing/clients && ARBOR=$(CARGO_TARGET_DIR)/debug/arbor ../.venv/bin/python -m pytest -q --followers -rxE $(SUITES)
 
 # the tables of COMPAT.md, from testing/spec/registry
 compat:
@@ -195,9 +202,8 @@ moves: quick setup-clients
 SECONDS ?= 120
 NEMESIS_MEMBERS ?= 3
 nemesis nemesis-report: quick setup-clients setup-etcd
-	$(if $(filter nemesis-report,$@),ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/stalls.py --times 20 --json $(CARGO_TARGET_DIR)/stalls.json)
-	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) --faults "$(FAULTS)" --first "$(FIRST)" \
-	  $(if $(filter nemesis-report,$@),--report docs/RELIABILITY.md --stalls $(CARGO_TARGET_DIR)/stalls.json)
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) --faults "$(FAULTS)" \
+	  $(if $(filter nemesis-report,$@),--report docs/RELIABILITY.md)
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 5 --control forget
 
 # one member, for half a minute, in `make test`; testing/clients/test_members.py has failovers of three

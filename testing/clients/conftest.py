@@ -7,7 +7,8 @@ import pymongo
 import pymongo.common
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TESTING = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, TESTING)
 
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
@@ -17,6 +18,18 @@ LONGEST = ("test_router_deaths.py", "test_backup_loops.py", "test_cluster_defini
 
 # Seconds, instead of 30: a client that is closed after its server waits for it, to end its sessions.
 pymongo.common.SERVER_SELECTION_TIMEOUT = 10
+
+
+def pytest_addoption(parser):
+    parser.addoption("--followers", action="store_true", help="on the primary of a set with a member on each engine (testing/sets/client_suites.py)")
+
+
+def pytest_configure(config):
+    if config.getoption("followers"):
+        sys.path.insert(0, os.path.join(TESTING, "sets"))
+        import client_suites
+
+        config.pluginmanager.register(client_suites.Suites(), "client_suites")
 
 
 def pytest_collection_modifyitems(items):
@@ -31,7 +44,17 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def followed(request, tmp_path_factory):
+    """The first member of the set of `--followers`, or None."""
+    suites = request.config.pluginmanager.get_plugin("client_suites")
+    return suites and suites.start(tmp_path_factory.mktemp("set"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, followed):
+    if followed:
+        yield followed
+        return
     with Arbor(tmp_path_factory.mktemp("data"), ["--setParameter", "enableTestCommands=1"]) as arbor:
         yield arbor
 
@@ -52,8 +75,11 @@ def db(client, request):
 
 
 @pytest.fixture(scope="session")
-def replica_set(tmp_path_factory):
+def replica_set(tmp_path_factory, followed):
     """The only member of an initiated replica set: `.uri`, `.direct_uri`."""
+    if followed:
+        yield followed
+        return
     flags = ["--setParameter", "enableTestCommands=1"]
     with ReplicaSet(tmp_path_factory.mktemp("member"), flags) as member:
         yield member

@@ -9,6 +9,7 @@ Another server answers some cases of a script otherwise than a standalone; that 
 """
 
 import argparse
+import itertools
 import pathlib
 import sys
 import tempfile
@@ -51,28 +52,23 @@ def direct(member):
     return pymongo.MongoClient("127.0.0.1", member.port, directConnection=True, serverSelectionTimeoutMS=20_000, retryWrites=False)
 
 
-class Set:
-    """The first member leads; the others follow, and never take over."""
+class Followed:
+    """Processes of a set, with one engine each. The first leads; the others follow, and never take over."""
 
-    def __init__(self, directory, engines):
-        self.members = Members(directory, len(engines))
-        for member, engine in zip(self.members.members, engines, strict=True):
-            member.flags += ["--storageEngine", engine, "--setParameter", "enableTestCommands=1"]
+    def __init__(self, processes, engines):
         self.engines = engines
+        self.clients = [direct(process) for process in processes]
 
-    def __enter__(self):
-        self.members.__enter__()
-        self.clients = [direct(member) for member in self.members.members]
-        behind = {f"_{i}": {"priority": 0} for i in range(1, len(self.engines))}
-        self.primary.admin.command("replSetInitiate", self.members.config(**behind))
+    def initiate(self, config):
+        for member in config["members"][1:]:
+            member["priority"] = 0
+        self.primary.admin.command("replSetInitiate", config)
         self.wait(lambda: self.primary.admin.command("hello")["isWritablePrimary"], "the first member leads")
         self.wait(lambda: len(self.primary.admin.command("replSetGetStatus")["arbor"]["inSync"]) == len(self.engines), "all are in sync")
-        return self
 
-    def __exit__(self, *failure):
+    def close(self):
         for client in self.clients:
             client.close()
-        self.members.__exit__(*failure)
 
     @property
     def primary(self):
@@ -105,6 +101,25 @@ class Set:
                 if shown[0].get(name) != one.get(name):
                     found.append(f"{database}, {name}: the primary has\n    {shown[0].get(name)}\n  and the member on {engine}\n    {one.get(name)}")
         return found
+
+
+class Set(Followed):
+    """Starts and ends the processes, too."""
+
+    def __init__(self, directory, engines, flags=()):
+        self.members = Members(directory, len(engines), ["--setParameter", "enableTestCommands=1", *flags])
+        for member, engine in zip(self.members.members, engines, strict=True):
+            member.flags += ["--storageEngine", engine]
+        super().__init__(self.members.members, engines)
+
+    def __enter__(self):
+        self.members.__enter__()
+        self.initiate(self.members.config())
+        return self
+
+    def __exit__(self, *failure):
+        self.close()
+        self.members.__exit__(*failure)
 
 
 def arrays_of(db, collection, index):
@@ -158,10 +173,14 @@ def run_script(members, path):
     return cases, found
 
 
+# Numbers ascend over all calls: on some connections the driver puts a session of its own in the place of the one here.
+NUMBERS = itertools.count(1)
+
+
 def retried_writes(members):
     """Rows of sessions, which scripts do not write."""
     own = {"id": bson.Binary.from_uuid(uuid.uuid4())}
-    for number in range(1, 6):
+    for number in itertools.islice(NUMBERS, 5):
         update = {"q": {"_id": number}, "u": {"$inc": {"n": 1}}, "upsert": True}
         for _ in range(2):
             members.primary.followers.command({"update": "retried", "updates": [update], "lsid": own, "txnNumber": bson.Int64(number)})
