@@ -132,6 +132,7 @@ impl CommitPath {
         engine: Arc<dyn Engine>,
         options: Options,
         mut committed: Committed,
+        loads: Loads,
     ) -> CommitPath {
         committed.prune_at = PRUNE_AT.min(options.conflict_keys_max + 1);
         let waiters = Arc::new(CommitWaiters::new(engine.applied(), log.durable()));
@@ -170,7 +171,7 @@ impl CommitPath {
             appended: OnceLock::new(),
             durable,
             observer: OnceLock::new(),
-            loads: Loads::default(),
+            loads,
             applied: Condvar::new(),
             applied_lock: Mutex::new(()),
             log_bytes: AtomicU64::new(0),

@@ -19,6 +19,7 @@ use hashbrown::HashMap;
 use crate::chain;
 use crate::commit::CommitPath;
 use crate::error::log_error;
+use crate::fetch::loads::Loads;
 use crate::fetch::marker::Syncing;
 use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
@@ -33,15 +34,19 @@ pub(crate) fn open(opening: Opening, log: Arc<Log>, engine: Arc<dyn Engine>, opt
         begin_new_log(&log, &*engine)?;
     }
     install_log_barrier(&log, &*engine);
+    let loads = match syncing {
+        Syncing::No => Loads::open_ahead(options.sync_marker.as_ref(), &*engine)?,
+        _ => Loads::default(),
+    };
     if syncing == Syncing::No {
-        replay(opening, &log, &*engine)?;
+        replay(opening, &log, &*engine, &loads)?;
     }
     let ledger = read_ledger(&*engine)?;
     let known = ledger.is_some();
     let fresh = || Committed::new(HashMap::new(), HashSet::new(), FIXED_TREES.end);
     let last = last_time_until(&log, engine.applied())?;
     let committed = Committed { last_time: last, ..ledger.unwrap_or_else(fresh) };
-    let path = CommitPath::new(log, engine, options, committed);
+    let path = CommitPath::new(log, engine, options, committed, loads);
     path.clock().advance(last);
     if opening == Opening::Follower {
         let mut committed = path.lock();
@@ -99,7 +104,7 @@ fn install_log_barrier(log: &Arc<Log>, engine: &dyn Engine) {
 }
 
 /// A follower takes no record that no engine has had: it may not be what the set has committed.
-fn replay(opening: Opening, log: &Log, engine: &dyn Engine) -> Result<()> {
+fn replay(opening: Opening, log: &Log, engine: &dyn Engine, loads: &Loads) -> Result<()> {
     let (applied, first, last) = (engine.applied(), log.first(), log.appended());
     // Of several engines each begins where it is.
     let newest = engine.applied_in_part();
@@ -109,7 +114,11 @@ fn replay(opening: Opening, log: &Log, engine: &dyn Engine) -> Result<()> {
     if first > applied.next() {
         return Err(Error::LogGap { missing: (applied.next(), Position(first.0 - 1)), first, last });
     }
-    let mut apply = |group: &[arbor_engine::Batch]| engine.apply(group);
+    let mut apply = |group: &[arbor_engine::Batch]| {
+        engine.apply(loads.without_passed(group).as_deref().unwrap_or(group))?;
+        loads.applied(group);
+        Ok(())
+    };
     let replay = Replay::new(log, &mut apply);
     if opening == Opening::Follower {
         return if applied < newest { replay.run_until(applied, newest) } else { Ok(()) };

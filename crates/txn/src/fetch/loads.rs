@@ -6,7 +6,8 @@
 //!           record refers to it, not had ── not acknowledged ── fetch the present tree ── had, and ahead (G2)
 //! ```
 //!
-//! Nothing of this is stored: a filled tree is one that has rows, since a load is whole after a crash or not there.
+//! Only the states from which trees were fetched are stored (`ahead.rs`): a filled tree is one that has rows, since a load is whole
+//! after a crash or not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,9 @@ use arbor_engine::{Batch, Engine, Op};
 use arbor_log::Log;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::ahead::{self, Ahead};
 use super::block::RowsChecksum;
+use super::marker::SyncMarker;
 use crate::error::log_error;
 use crate::record::{self, Load};
 use crate::{Error, Result};
@@ -37,6 +40,8 @@ pub(super) struct State {
     pub missing: BTreeMap<Position, Vec<Load>>,
     /// G2.
     pub ahead: BTreeMap<TreeId, Position>,
+    /// The content of the file: states from which trees were fetched.
+    pub stored: Ahead,
     /// One fetch of a tree at a time.
     pub fetching: BTreeSet<TreeId>,
 }
@@ -50,6 +55,39 @@ pub(super) struct Offered {
 }
 
 impl Loads {
+    /// Takes up which trees are ahead of an engine that was opened.
+    pub(crate) fn open_ahead(marker: Option<&SyncMarker>, engine: &dyn Engine) -> Result<Loads> {
+        let Some(marker) = marker else { return Ok(Loads::default()) };
+        let (mut stored, applied) = (ahead::read(marker)?, engine.applied());
+        stored.retain(|_, until| *until > applied);
+        let snapshot = engine.snapshot()?;
+        let mut state = State::default();
+        for (tree, until) in &stored {
+            let has_rows = match snapshot.cursor(*tree) {
+                Ok(mut cursor) => cursor.first()?,
+                Err(arbor_engine::Error::UnknownTree(_)) => false,
+                Err(error) => return Err(error.into()),
+            };
+            if has_rows {
+                sometimes!("txn: a tree is ahead after a restart");
+                state.ahead.insert(*tree, *until);
+            }
+        }
+        state.stored = stored;
+        Ok(Loads { state: Mutex::new(state), ..Loads::default() })
+    }
+
+    /// Notes durably that a tree is going to have the rows of a state. Requires that one thread fetches.
+    pub(super) fn store_ahead(&self, marker: Option<&SyncMarker>, tree: TreeId, until: Position) -> Result<()> {
+        let Some(marker) = marker else { return Ok(()) };
+        let stored = {
+            let mut state = self.lock();
+            state.stored.insert(tree, until);
+            state.stored.clone()
+        };
+        ahead::write(marker, &stored)
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -72,6 +110,12 @@ impl Loads {
     /// Up to where the engine shows no state of the set: some tree is ahead (G2). `None`: it does show one.
     pub fn unreadable_until(&self) -> Option<Position> {
         self.lock().ahead.values().max().copied()
+    }
+
+    /// Returns true if this primary waits for members to have a load. For a simulation, like `Transactions::waiting`.
+    #[doc(hidden)]
+    pub fn are_awaited(&self) -> bool {
+        self.lock().open.values().any(|everywhere| !everywhere)
     }
 
     /// Reports that every member that is waited for has the load.
@@ -162,9 +206,10 @@ impl Loads {
     }
 
     /// Everything is another state from now on.
-    pub(crate) fn forget(&self) {
+    pub(super) fn forget(&self, marker: &SyncMarker) -> Result<()> {
         let mut state = self.lock();
-        (state.own, state.missing, state.ahead) = Default::default();
+        (state.own, state.missing, state.ahead, state.stored) = Default::default();
+        ahead::write(marker, &state.stored)
     }
 
     /// The batches without operations on trees that are ahead of them.

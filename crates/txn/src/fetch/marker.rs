@@ -59,35 +59,49 @@ impl SyncMarker {
 
     /// The position of the state that was being fetched; `None`: no sync was interrupted.
     pub fn read(&self) -> Result<Option<Position>> {
-        let read = || -> arbor_disk::Result<Option<Position>> {
-            if !self.disk.exists(&self.path())? {
-                return Ok(None);
-            }
-            let file = self.disk.open(&self.path(), OpenMode::Read)?;
-            let mut bytes = [0; BYTES];
-            let fits = file.len()? == BYTES as u64 && file.read_at(&mut bytes, 0)? == BYTES;
-            Ok(Some(if fits { decode(&bytes).unwrap_or_default() } else { Position::ZERO }))
-        };
-        read().map_err(failed)
+        let bytes = self.bytes_of(SYNCING_FILE)?;
+        let position = |bytes: Vec<u8>| bytes.as_slice().try_into().ok().and_then(decode).unwrap_or_default();
+        Ok(bytes.map(position))
     }
 
     /// Ensures on `Ok`: the file is durable.
     pub(super) fn write(&self, position: Position) -> Result<()> {
+        let bytes = encode(position);
+        assert_eq!(decode(&bytes), Some(position), "the file reads as it was written");
+        self.replace(SYNCING_FILE, &bytes)
+    }
+
+    /// Replaces a file of the data directory as a whole. Ensures on `Ok`: it is durable.
+    pub(super) fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let write = || -> arbor_disk::Result<()> {
-            let (path, new) = (self.path(), self.dir.join("arbor.syncing.new"));
+            let (path, new) = (self.dir.join(name), self.dir.join(format!("{name}.new")));
             self.disk.create_dir_all(&self.dir)?;
             if self.disk.exists(&new)? {
                 self.disk.remove(&new)?;
             }
-            let bytes = encode(position);
-            assert_eq!(decode(&bytes), Some(position), "the file reads as it was written");
             let file = self.disk.open(&new, OpenMode::CreateNew)?;
-            file.write_at(&bytes, 0)?;
+            file.write_at(bytes, 0)?;
             file.sync_data()?;
             self.disk.rename(&new, &path)?;
             self.disk.sync_dir(&self.dir)
         };
         write().map_err(failed)
+    }
+
+    /// Returns the bytes of a file of the data directory, if it is there.
+    pub(super) fn bytes_of(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let read = || -> arbor_disk::Result<Option<Vec<u8>>> {
+            let path = self.dir.join(name);
+            if !self.disk.exists(&path)? {
+                return Ok(None);
+            }
+            let file = self.disk.open(&path, OpenMode::Read)?;
+            let mut bytes = vec![0; file.len()? as usize];
+            let read = file.read_at(&mut bytes, 0)?;
+            bytes.truncate(read);
+            Ok(Some(bytes))
+        };
+        read().map_err(failed)
     }
 
     /// Requires that engine and log are durable.

@@ -169,7 +169,8 @@ impl Transactions {
             // Before its rows are there: operations on it up to that state must not come after them.
             self.loads().lock().ahead.insert(tree, begun.position);
         }
-        let loaded = self.bulk_load(tree, &mut rows);
+        let noted = self.loads().store_ahead(self.path.options().sync_marker.as_ref(), tree, begun.position);
+        let loaded = noted.and_then(|()| self.bulk_load(tree, &mut rows));
         peer.end(begun.snapshot);
         let (offered, error) = (Offered { rows: rows.checksum, of: begun.position }, rows.error.take());
         let outcome = match (error, loaded) {

@@ -125,7 +125,7 @@ impl Transactions {
         marker.write(position)?;
         committed.syncing = Syncing::Running;
         self.path.forget_states();
-        self.path.loads().forget();
+        self.path.loads().forget(&marker)?;
         if !resumes {
             log.reset(position.next(), begun.epoch).map_err(log_error)?;
             self.path.cut_to(position);

@@ -21,7 +21,7 @@ fn options(disk: &FaultyDisk) -> Options {
     Options { sync_marker: Some(SyncMarker::new(Arc::new(disk.clone()), Path::new(DIR))), ..quick() }
 }
 
-fn blank() -> Member {
+pub(crate) fn blank() -> Member {
     open(FaultyDisk::new(), ModelEngine::new()).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn open(disk: FaultyDisk, engine: ModelEngine) -> Result<Member, Error> {
 }
 
 /// Returns the member after a crash of the process and the machine.
-fn crash(member: &Member, seed: u64) -> Member {
+pub(crate) fn crash(member: &Member, seed: u64) -> Member {
     open(member.disk.crash(seed), member.engine.crash()).unwrap()
 }
 

@@ -10,6 +10,7 @@ use arbor_txn::fetch::{Begun, Peer, PeerError, RowsChecksum, Source};
 use arbor_txn::record::{Load, Record};
 use arbor_txn::{Durability, Error, Opening, TreeOptions};
 
+use crate::initial_sync::{blank, crash};
 use crate::sets::{Member, quick};
 use crate::support::rig;
 
@@ -136,6 +137,39 @@ fn a_member_without_the_load_waits_and_fetches_the_present_tree() {
     follower.transactions.set_commit_point(last).unwrap();
     assert_eq!(follower.transactions.loads().unreadable_until(), None);
     assert_eq!(follower.rows(tree), leader.rows(tree));
+}
+
+/// A member that ended while a tree was ahead showed rows of a later state next to those of its own.
+#[test]
+fn a_tree_that_is_ahead_is_known_after_a_crash() {
+    let (leader, follower) = (Member::leader(quick()), blank());
+    let tree = leader.tree();
+    let at = publish(&leader, fill(&leader, tree, 300), || true);
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.set_commit_point(at).unwrap();
+    leader.begin_put(tree, "a", "1").unwrap().position();
+    leader.begin_put(tree, "b", "2").unwrap().position();
+    let last = leader.commit_all();
+    assert_eq!(follower.transactions.fetch_missing(&source(&leader), &never).unwrap(), 1);
+    follower.transactions.checkpoint_now().unwrap();
+
+    let again = crash(&follower, 1);
+    assert_eq!(again.engine.applied(), at);
+    assert_reached(&["txn: a tree is ahead after a restart"]);
+    assert_eq!(again.transactions.loads().unreadable_until(), Some(last));
+    again.fetch(leader.log());
+    again.sync();
+    again.transactions.set_commit_point(Position(last.0 - 1)).unwrap();
+    assert_eq!(again.transactions.loads().unreadable_until(), Some(last));
+    assert_eq!(again.rows(tree), leader.rows(tree), "operations up to there are passed over");
+    again.transactions.set_commit_point(last).unwrap();
+    assert_eq!(again.transactions.loads().unreadable_until(), None);
+
+    again.transactions.checkpoint_now().unwrap();
+    let third = crash(&again, 1);
+    assert_eq!(third.transactions.loads().unreadable_until(), None);
+    assert_eq!(third.rows(tree), leader.rows(tree));
 }
 
 #[test]
