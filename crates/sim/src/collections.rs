@@ -1,7 +1,10 @@
 //! Documents in collections of `arbor-store`: the rows, index entries and counters that a server writes, and a catalogue that changes.
 //!
 //! A change of the catalogue waits for the set inside a call, so it runs in a thread of its own. Only one thread of a member runs at any
-//! time: the simulation continues when the change has ended, or waits for its commit.
+//! time: the simulation continues when the change has ended, or waits for its commit, for members that fetch a tree, or for writers.
+//!
+//! Builds of indexes and changes of engines fill trees past the log, if a collection has more than [`IN_TRANSACTION_BYTES`]. Writers go
+//! on until the other members have the trees; then they are kept out, so that the end of the change depends on no time limit ([`Gate`]).
 //!
 //! Besides the checks of `txn_data`:
 //! - S1: the catalogue in memory is that of the rows, on members that lead and that follow; readers expect the arrays that indexes have;
@@ -18,15 +21,17 @@ use arbor_base::{Position, TreeId};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
 use arbor_store::{
-    CollectionGuard, Error, IndexSelection, Namespace, Store, StoreOptions, UpdateKind, ViewDefinition, count, insert,
-    record, update,
+    BuildSettings, CollectionGuard, EngineNames, Error, IndexSelection, Namespace, Phase, Store, StoreOptions,
+    TreeDefaults, UpdateKind, ViewDefinition, Watch, count, insert, record, update,
 };
 use arbor_txn::{Error as TxnError, ReadView, Transaction, Transactions, View};
+use parking_lot::{Condvar, Mutex};
 
 use crate::data::Written;
 use crate::operation::{Documents, KEYS, Operation};
 use crate::plan::Defect;
 use crate::rows::{Begun, Rows};
+use crate::txn_data::ENGINES;
 use crate::world::SESSIONS;
 
 /// The documents, by their key.
@@ -38,6 +43,9 @@ const VIEW: &str = "view";
 
 const CAPPED_MAX: i32 = 5;
 
+/// Two or three small documents.
+const IN_TRANSACTION_BYTES: u64 = 60;
+
 /// A collection and its indexes are compared after this many changes of the shown state, and after a change of the catalogue.
 const VALIDATED_EVERY: u64 = 32;
 
@@ -47,8 +55,67 @@ pub(crate) struct Collections {
     /// The store has taken over in this term.
     leads: bool,
     requested: Option<Change>,
-    under_way: Option<(Change, JoinHandle<Result<(), Error>>)>,
+    under_way: Option<UnderWay>,
+    /// Builds that an earlier leader began were asked for in this term.
+    built_again: bool,
     done: u64,
+}
+
+struct UnderWay {
+    change: Change,
+    gate: Arc<Gate>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+/// The place at which a long change waits until no write is in flight.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<Passing>,
+    opened: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Passing {
+    /// It has the latch of its collection, or is about to.
+    #[default]
+    Alone,
+    AlongsideWriters,
+    Waiting,
+    Opened,
+    /// The term or the process has ended.
+    Ended,
+}
+
+impl Gate {
+    fn is(&self, passing: Passing) -> bool {
+        *self.state.lock() == passing
+    }
+
+    fn pass(&self, passing: Passing) {
+        let mut state = self.state.lock();
+        if *state != Passing::Ended {
+            *state = passing;
+        }
+        self.opened.notify_all();
+    }
+}
+
+impl Watch for Gate {
+    fn is_stopped(&self) -> bool {
+        self.is(Passing::Ended)
+    }
+
+    fn progress(&self, phase: Phase, _: u64, _: u64) {
+        let mut state = self.state.lock();
+        match (phase, *state) {
+            (Phase::AwaitingMembers, Passing::Alone) => *state = Passing::AlongsideWriters,
+            (Phase::CatchingUp, Passing::AlongsideWriters) => {
+                *state = Passing::Waiting;
+                self.opened.wait_while(&mut state, |state| *state == Passing::Waiting);
+            }
+            _ => {}
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,33 +136,43 @@ enum Change {
     Rename,
     View,
     Options,
+    /// Moves a collection to the engine that it is not on.
+    Engine {
+        of: &'static str,
+    },
+    /// Builds that an earlier leader began.
+    BuildAgain,
 }
 
 impl Change {
     fn chosen(choice: u64) -> Change {
         let of = if choice & 1 == 0 { "c0" } else { "c1" };
         let unique = choice & 2 == 0;
-        match choice / 4 % 8 {
+        match choice / 4 % 10 {
             0..=2 => Change::CreateIndex { of, unique },
             3 => Change::DropIndex { of, unique },
             4 => Change::CreateOrDrop,
             5 => Change::Rename,
             6 => Change::View,
-            _ => Change::Options,
+            7 => Change::Options,
+            8 => Change::Engine { of },
+            _ => Change::Engine { of: if unique { OTHER[0] } else { CAPPED } },
         }
     }
 
     /// Returns true if it waits for the writers of a collection, and keeps new ones out.
     fn excludes(self, name: &str) -> bool {
         match self {
-            Change::CreateIndex { of, .. } | Change::DropIndex { of, .. } => of == name,
+            Change::CreateIndex { of, .. } | Change::DropIndex { of, .. } | Change::Engine { of } => of == name,
+            Change::BuildAgain => OF_KEYS.contains(&name),
             Change::CreateOrDrop | Change::Rename | Change::Options => OTHER.contains(&name),
             Change::Lead | Change::Create => true,
             Change::View => false,
         }
     }
 
-    fn run(self, store: &Store) -> Result<(), Error> {
+    fn run(self, store: &Store, gate: &Gate) -> Result<(), Error> {
+        let settings = BuildSettings { memory_bytes: 1 << 20, watch: gate };
         let there = OTHER.into_iter().find(|name| store.collection(&named(name)).is_some());
         match self {
             Change::Lead => store.lead(),
@@ -105,7 +182,7 @@ impl Change {
                 OF_KEYS.iter().try_for_each(|name| store.create_collection(&named(name), &DocBuf::new()).map(drop))?;
                 store.create_collection(&named(CAPPED), &capped).map(drop)
             }
-            Change::CreateIndex { of, unique } => store.create_indexes(&named(of), &[index(unique)]).map(drop),
+            Change::CreateIndex { of, unique } => store.build_indexes(&named(of), &[index(unique)], settings).map(drop),
             Change::DropIndex { of, unique } => {
                 let name = index_name(unique).to_owned();
                 match store.collection(&named(of)).is_some_and(|own| own.index(&name).is_some()) {
@@ -133,6 +210,14 @@ impl Change {
                 };
                 store.set_options(&named(name), &options)
             }),
+            Change::Engine { of } => store.collection(&named(of)).map_or(Ok(()), |own| {
+                let other = ENGINES.into_iter().find(|name| **name != *own.engine).expect("there are two");
+                store.change_engine(&named(of), &DocBuf::new().with(other, &DocBuf::new()), gate).map(drop)
+            }),
+            Change::BuildAgain => {
+                let builds = store.unfinished_builds();
+                builds.iter().try_for_each(|build| store.build_again(build, settings).map(drop))
+            }
         }
     }
 }
@@ -188,35 +273,49 @@ fn of_key(key: u64) -> &'static str {
 impl Collections {
     fn start(&mut self, change: Change) {
         assert!(self.under_way.is_none(), "one change at a time");
-        let store = self.store.clone();
-        self.under_way = Some((change, std::thread::spawn(move || change.run(&store))));
+        let (store, gate) = (self.store.clone(), Arc::<Gate>::default());
+        let watch = gate.clone();
+        let thread = std::thread::spawn(move || change.run(&store, &watch));
+        self.under_way = Some(UnderWay { change, gate, thread });
         self.wait(false);
     }
 
-    /// Returns once the change under way has ended, or waits for its commit, which it no longer may if its term `has_ended`.
+    /// Returns once the change under way has ended, or waits for what the simulation has to do, which it no longer may if its term
+    /// `has_ended`.
     fn wait(&mut self, has_ended: bool) {
-        let Some((change, thread)) = &self.under_way else { return };
+        let Some(UnderWay { change, gate, thread }) = &self.under_way else { return };
+        if has_ended {
+            gate.pass(Passing::Ended);
+        }
         let begun = Instant::now();
         while !thread.is_finished() {
-            if !has_ended && self.transactions.waiting() > 0 {
+            let loads = self.transactions.loads();
+            if !has_ended && (self.transactions.waiting() > 0 || loads.are_awaited() || gate.is(Passing::Waiting)) {
                 return;
             }
             assert!(begun.elapsed() < Duration::from_secs(60), "S4: {change:?} does not end, nor wait for the set");
             std::thread::yield_now();
         }
-        let Some((change, thread)) = self.under_way.take() else { return };
+        let Some(UnderWay { change, thread, .. }) = self.under_way.take() else { return };
         match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
             Ok(()) => {
                 self.done += 1;
                 self.leads |= change == Change::Lead;
             }
             Err(Error::Txn(error)) if is_refusal(&error) => {}
+            Err(Error::Interrupted) if has_ended => {}
+            // A build that began too often
+            Err(Error::IndexBuildAborted { .. }) if change == Change::BuildAgain => {}
             Err(error) => panic!("S4: {change:?}: {error}"),
         }
     }
 
     fn is_kept_out(&self, name: &str) -> bool {
-        let under_way = self.under_way.as_ref().map(|(change, _)| *change);
+        let at_work = |own: &UnderWay| (!own.gate.is(Passing::AlongsideWriters)).then_some(own.change);
+        if self.under_way.as_ref().is_some_and(|own| own.gate.is(Passing::Waiting)) {
+            return true;
+        }
+        let under_way = self.under_way.as_ref().and_then(at_work);
         under_way.into_iter().chain(self.requested).any(|change| change.excludes(name))
     }
 
@@ -237,6 +336,10 @@ impl Collections {
     ) -> Result<(), Written> {
         let id_key = own.id_key(ValueRef::Int64(key as i64));
         let new = document(key, value);
+        // The last step of a change may be a chain too, and one keeps out the other.
+        if self.under_way.is_some() && new.as_bytes().len() > Self::RECORD_BYTES {
+            return Err(Written::Refused);
+        }
         put(txn, own, &id_key, &new)?;
         let choice = value / SESSIONS;
         if choice % 4 == 1
@@ -305,6 +408,8 @@ impl Rows for Collections {
 
     const HAVE_CATALOGUE: bool = true;
 
+    const HAVE_TREES: bool = true;
+
     /// More than a change of the catalogue takes: a chain keeps other chains out until it is committed, and that wait would be the simulation's.
     const RECORD_BYTES: usize = 2_000;
 
@@ -313,12 +418,18 @@ impl Rows for Collections {
     const TREES: &[TreeId] = &[];
 
     fn open(transactions: Arc<Transactions>, defect: Option<Defect>) -> Collections {
-        let store = Store::open(transactions.clone(), StoreOptions::default()).expect("the catalogue opens");
+        let engines = ENGINES.map(|name| EngineNames { name, ..EngineNames::default() });
+        let options = StoreOptions {
+            build_in_transaction_bytes: IN_TRANSACTION_BYTES,
+            trees: TreeDefaults { engines: engines.into(), default: ENGINES[0], home: ENGINES[0] },
+            ..StoreOptions::default()
+        };
+        let store = Store::open(transactions.clone(), options).expect("the catalogue opens");
         let store = Arc::new(store);
         if defect != Some(Defect::CatalogueStale) {
             store.keep_in_step();
         }
-        Collections { transactions, store, leads: false, requested: None, under_way: None, done: 0 }
+        Collections { transactions, store, leads: false, requested: None, under_way: None, built_again: false, done: 0 }
     }
 
     fn is_ready(&mut self) -> bool {
@@ -378,6 +489,10 @@ impl Rows for Collections {
         documents
     }
 
+    fn unfinished_trees(&self, view: &ReadView) -> Vec<TreeId> {
+        self.store.unfinished_trees(view).expect("the catalogue reads")
+    }
+
     fn check(&self, (position, shown): (Position, &Documents), _writes: &[i64; KEYS as usize]) {
         let view = self.transactions.read().expect("the engine reads");
         self.store.validate_in_step(&view);
@@ -394,14 +509,22 @@ impl Rows for Collections {
 
     fn change(&mut self, choice: u64) {
         if self.leads && self.requested.is_none() {
-            self.requested = Some(Change::chosen(choice));
+            let begins_again = !self.built_again && !self.store.unfinished_builds().is_empty();
+            self.built_again |= begins_again;
+            self.requested = Some(if begins_again { Change::BuildAgain } else { Change::chosen(choice) });
         }
     }
 
     fn proceed<'h>(&mut self, held: impl Iterator<Item = &'h Vec<CollectionGuard>>) {
         self.wait(false);
+        let mut names = held.flatten().map(|held| held.namespace.collection()).peekable();
+        if let Some(under_way) = self.under_way.as_ref().filter(|own| own.gate.is(Passing::Waiting))
+            && names.peek().is_none()
+        {
+            under_way.gate.pass(Passing::Opened);
+            return self.wait(false);
+        }
         let Some(change) = self.requested.filter(|_| self.under_way.is_none()) else { return };
-        let mut names = held.flatten().map(|held| held.namespace.collection());
         if !names.any(|name| change.excludes(name)) {
             self.requested = None;
             self.start(change);
@@ -409,7 +532,7 @@ impl Rows for Collections {
     }
 
     fn stop_leading(&mut self) {
-        (self.requested, self.leads) = (None, false);
+        (self.requested, self.leads, self.built_again) = (None, false, false);
         self.wait(true);
         self.leads = false;
     }
@@ -423,7 +546,8 @@ impl Rows for Collections {
 impl Drop for Collections {
     fn drop(&mut self) {
         self.transactions.end_waits();
-        if let Some((_, thread)) = self.under_way.take() {
+        if let Some(UnderWay { gate, thread, .. }) = self.under_way.take() {
+            gate.pass(Passing::Ended);
             let _it_ends_with_an_error = thread.join();
         }
     }

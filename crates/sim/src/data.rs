@@ -3,6 +3,7 @@
 use arbor_base::{Position, Random};
 use arbor_repl::isr::{Epochs, Found};
 use arbor_repl::{Epoch, StoreId};
+use arbor_txn::fetch::Peer;
 
 use crate::operation::{Documents, Operation, chain};
 use crate::plan::Defect;
@@ -34,6 +35,30 @@ pub trait Data {
     /// Changes of the catalogue that were done by this member.
     fn catalogue_changes(&self) -> u64 {
         0
+    }
+
+    /// Loads are trees that builds and changes of engines fill, instead of numbers.
+    const HAVE_TREES: bool = false;
+
+    /// Loads that the other members should get.
+    fn open_loads(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Every member that is waited for has the load.
+    fn set_everywhere(&mut self, _load: u64) {}
+
+    /// Serves trees to another member.
+    fn peer(&self) -> Option<Box<dyn Peer>> {
+        None
+    }
+
+    /// Fetches loads that are offered, and those that the log refers to.
+    fn fetch(&mut self, _offered: &[u64], _from: &dyn Peer) {}
+
+    /// False: a tree is ahead of what is applied, so that what is here is no state of the set.
+    fn is_readable(&self) -> bool {
+        true
     }
 
     /// Builds a defect in.

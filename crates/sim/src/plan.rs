@@ -17,6 +17,8 @@ pub enum Defect {
     SessionsKept,
     /// A follower's catalogue in memory stays as it was at the start. Only collections show it.
     CatalogueStale,
+    /// A member that starts again does not know which of its trees are ahead of it. Only collections show it.
+    AheadForgotten,
 }
 
 impl Defect {
@@ -33,7 +35,7 @@ impl Defect {
 
     /// The defects that collections show.
     pub fn of_store() -> Vec<Defect> {
-        Defect::of_txn().into_iter().chain([Defect::CatalogueStale]).collect()
+        Defect::of_txn().into_iter().chain([Defect::CatalogueStale, Defect::AheadForgotten]).collect()
     }
 
     pub fn mutant(self) -> Option<Mutant> {

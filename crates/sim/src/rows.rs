@@ -20,6 +20,9 @@ pub(crate) trait Rows: Sized {
     /// Clients change the catalogue.
     const HAVE_CATALOGUE: bool = false;
 
+    /// Members have two engines, and loads of trees.
+    const HAVE_TREES: bool = false;
+
     /// Bytes from which a transaction is a chain of records.
     const RECORD_BYTES: usize;
 
@@ -41,6 +44,11 @@ pub(crate) trait Rows: Sized {
 
     /// Reads what readers see.
     fn documents(&self, view: &ReadView) -> Documents;
+
+    /// Trees that members may have in different states.
+    fn unfinished_trees(&self, _view: &ReadView) -> Vec<TreeId> {
+        Vec::new()
+    }
 
     /// T3. Gets the number of writes of each key.
     fn check(&self, shown: (Position, &Documents), writes: &[i64; KEYS as usize]);

@@ -15,14 +15,17 @@ use arbor_base::{Position, Random, TreeId, scatter};
 use arbor_disk::FaultyDisk;
 use arbor_engine::Engine;
 use arbor_engine::model::ModelEngine;
+use arbor_engine_set::{EngineSet, Kind, SetOptions};
 use arbor_ftree::{Forest, Options as ForestOptions};
 use arbor_log::{Log, LogOptions, Member};
 use arbor_repl::isr::{Epochs, Found};
 use arbor_repl::{Epoch, StoreId};
 use arbor_session::{Intent, SessionId, Sessions};
 use arbor_txn::chain::{Assembler, Part};
+use arbor_txn::fetch::{Peer, Source, SyncMarker};
 use arbor_txn::record::Record;
 use arbor_txn::{Error, Opening, Options, Pending, Retention, Transaction, Transactions, TreeOptions, View, trees_of};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::data::{Data, Written};
@@ -40,6 +43,7 @@ const CONFLICT_KEYS: usize = 60;
 pub(crate) struct TxnData<R: Rows> {
     store: StoreId,
     disk: FaultyDisk,
+    roster: Option<TempDir>,
     wall: Arc<AtomicI64>,
     /// `None` only while a process ends.
     open: Option<Open<R>>,
@@ -65,10 +69,12 @@ struct Shown {
     position: Position,
     documents: Documents,
     trees: u64,
+    /// No tree is ahead.
+    is_readable: bool,
 }
 
 struct Open<R> {
-    engine: Stored,
+    engine: Engines,
     /// Before the transactions: it ends what is under way on them.
     rows: R,
     transactions: Arc<Transactions>,
@@ -90,6 +96,39 @@ impl Stored {
     }
 }
 
+/// The names of a member's engines. The second has what changes its engine (`collections`).
+pub(crate) const ENGINES: [&str; 2] = ["first", "second"];
+
+struct Engines {
+    first: Stored,
+    second: Arc<ModelEngine>,
+    /// Both of them, or the first.
+    all: Arc<dyn Engine>,
+}
+
+impl Engines {
+    /// `roster`: where a set of both lists its members. It is always durable.
+    fn open(first: Stored, second: ModelEngine, roster: Option<&Path>) -> Engines {
+        let second = Arc::new(second);
+        let all: Arc<dyn Engine> = match roster {
+            None => first.engine(),
+            Some(directory) => {
+                let opened: [Arc<dyn Engine>; 2] = [first.engine(), second.clone()];
+                let kinds = ENGINES.into_iter().zip(opened).map(|(name, engine)| {
+                    Kind::new(name, move |directory| {
+                        std::fs::create_dir_all(directory).expect("a directory is made");
+                        Ok(engine.clone())
+                    })
+                });
+                let set = EngineSet::open(directory, kinds.collect(), ENGINES[0], ENGINES[0]);
+                let options = SetOptions { adapts: true, ..SetOptions::default() };
+                Arc::new(set.and_then(|set| set.with_options(options)).expect("engines open after every crash"))
+            }
+        };
+        Engines { first, second, all }
+    }
+}
+
 fn open_forest(disk: &FaultyDisk) -> Stored {
     let options = ForestOptions {
         threads: 0,
@@ -100,7 +139,7 @@ fn open_forest(disk: &FaultyDisk) -> Stored {
     Stored::Ftree(Arc::new(Forest::open(Path::new("data/ftree"), options).expect("ftree opens after every crash")))
 }
 
-fn open<R: Rows>(disk: &FaultyDisk, engine: Stored, wall: &Arc<AtomicI64>, defect: Option<Defect>) -> Open<R> {
+fn open<R: Rows>(disk: &FaultyDisk, engine: Engines, wall: &Arc<AtomicI64>, defect: Option<Defect>) -> Open<R> {
     let log = LogOptions { segment_bytes: SEGMENT_BYTES, background: false, ..LogOptions::default() };
     let log = Log::open(Arc::new(disk.clone()), Path::new("data/log"), log).expect("a log opens after every crash");
     let member = Member::open(Arc::new(disk.clone()), Path::new("data")).expect("arbor.member opens after every crash");
@@ -112,11 +151,13 @@ fn open<R: Rows>(disk: &FaultyDisk, engine: Stored, wall: &Arc<AtomicI64>, defec
         record_bytes_max: R::RECORD_BYTES,
         conflict_keys_max: CONFLICT_KEYS,
         // No log is trimmed: a member that needs more than there is would have to begin again.
+        sync_marker: (defect != Some(Defect::AheadForgotten))
+            .then(|| SyncMarker::new(Arc::new(disk.clone()), Path::new("data"))),
         history: Some(Retention { bytes: u64::MAX, time: Duration::from_secs(1 << 30) }),
         clock: Some(Arc::new(move || wall.load(Ordering::Relaxed))),
         ..Options::default()
     };
-    let transactions = Transactions::open_as(Opening::Follower, log, engine.engine(), options);
+    let transactions = Transactions::open_as(Opening::Follower, log, engine.all.clone(), options);
     let transactions = transactions.expect("the log fits the engine after every crash");
     let sessions = Arc::new(Sessions::new(transactions.clone()));
     let rows = R::open(transactions.clone(), defect);
@@ -137,12 +178,15 @@ impl<R: Rows> TxnData<R> {
     fn new(store: StoreId, on_ftree: bool) -> TxnData<R> {
         let disk = FaultyDisk::new();
         let wall = Arc::new(AtomicI64::new(0));
-        let engine = if on_ftree { open_forest(&disk) } else { Stored::Model(Arc::default()) };
-        let open = Some(open(&disk, engine, &wall, None));
-        let shown = Shown { position: Position::ZERO, documents: Documents::default(), trees: 0 };
+        let first = if on_ftree { open_forest(&disk) } else { Stored::Model(Arc::default()) };
+        let roster = R::HAVE_TREES.then(|| tempfile::tempdir().expect("a directory is made"));
+        let engines = Engines::open(first, ModelEngine::new(), roster.as_ref().map(TempDir::path));
+        let open = Some(open(&disk, engines, &wall, None));
+        let shown = Shown { position: Position::ZERO, documents: Documents::default(), trees: 0, is_readable: true };
         let mut data = TxnData {
             store,
             disk,
+            roster,
             wall,
             open,
             saved: Epoch(0),
@@ -223,7 +267,7 @@ impl<R: Rows> TxnData<R> {
     }
 
     fn show_more(&mut self) {
-        if self.open().engine.engine().applied() > self.shown.position {
+        if self.open().engine.all.applied() > self.shown.position {
             self.show();
         }
     }
@@ -231,7 +275,7 @@ impl<R: Rows> TxnData<R> {
     /// Reads what readers see.
     fn show(&mut self) {
         let open = self.open();
-        let engine = open.engine.engine();
+        let engine = open.engine.all.clone();
         let view = open.transactions.read().expect("the engine reads");
         let position = view.position();
         let documents = self.open().rows.documents(&view);
@@ -239,6 +283,8 @@ impl<R: Rows> TxnData<R> {
         trees.extend([TreeId(1)]);
         trees.sort_unstable();
         trees.dedup();
+        let unfinished = open.rows.unfinished_trees(&view);
+        trees.retain(|tree| !unfinished.contains(tree));
         let mut hash = 1;
         for tree in trees {
             let Ok(mut cursor) = view.cursor(tree) else { continue };
@@ -248,7 +294,8 @@ impl<R: Rows> TxnData<R> {
                 valid = cursor.next().expect("the engine reads");
             }
         }
-        self.shown = Shown { position, documents, trees: scatter(hash) };
+        let is_readable = self.transactions().loads().unreadable_until().is_none();
+        self.shown = Shown { position, documents, trees: scatter(hash), is_readable };
     }
 
     fn seen(&self, position: Position) -> Option<&Seen> {
@@ -257,6 +304,9 @@ impl<R: Rows> TxnData<R> {
 
     /// T3
     fn check_rows(&self) {
+        if !self.shown.is_readable {
+            return;
+        }
         let mut writes = [0; KEYS as usize];
         for record in self.records.iter().take(self.shown.position.0 as usize) {
             if let Operation::Put { key, .. } | Operation::CompareAndSet { key, .. } = record.operation
@@ -290,10 +340,15 @@ impl<R: Rows> TxnData<R> {
     }
 
     /// Opens what a crash left, and compares it with what was there.
-    fn reopen(&mut self, disk: FaultyDisk, model: Option<ModelEngine>) {
+    fn reopen(&mut self, disk: FaultyDisk, engine: impl Fn(&ModelEngine) -> ModelEngine) {
         let durable = self.log().durable();
         self.disk = disk;
-        let engine = model.map_or_else(|| open_forest(&self.disk), |engine| Stored::Model(Arc::new(engine)));
+        let before = &self.open().engine;
+        let first = match &before.first {
+            Stored::Model(model) => Stored::Model(Arc::new(engine(model))),
+            Stored::Ftree(_) => open_forest(&self.disk),
+        };
+        let engine = Engines::open(first, engine(&before.second), self.roster.as_ref().map(TempDir::path));
         // The old one goes after the new one is there: its end syncs nothing.
         let old = self.open.replace(open(&self.disk, engine, &self.wall, self.defect));
         self.pending.clear();
@@ -352,6 +407,8 @@ impl<R: Rows> Data for TxnData<R> {
 
     const HAVE_CATALOGUE: bool = R::HAVE_CATALOGUE;
 
+    const HAVE_TREES: bool = R::HAVE_TREES;
+
     fn set_defect(&mut self, defect: Option<Defect>) {
         self.defect = defect;
     }
@@ -376,19 +433,11 @@ impl<R: Rows> Data for TxnData<R> {
     fn crash(&mut self, random: &mut Random) {
         let (killed, seed) = (random.one_in(4), random.next_u64());
         let disk = if killed { self.disk.kill_process() } else { self.disk.crash(seed) };
-        let model = match &self.open().engine {
-            Stored::Model(engine) => Some(if killed { engine.kill_process() } else { engine.crash() }),
-            Stored::Ftree(_) => None,
-        };
-        self.reopen(disk, model);
+        self.reopen(disk, |engine| if killed { engine.kill_process() } else { engine.crash() });
     }
 
     fn end_process(&mut self) {
-        let model = match &self.open().engine {
-            Stored::Model(engine) => Some(engine.kill_process()),
-            Stored::Ftree(_) => None,
-        };
-        self.reopen(self.disk.kill_process(), model);
+        self.reopen(self.disk.kill_process(), ModelEngine::kill_process);
     }
 
     fn save_epoch(&mut self, epoch: Epoch) {
@@ -554,6 +603,35 @@ impl<R: Rows> Data for TxnData<R> {
         if position == Position::ZERO { Some(0) } else { self.seen(position).map(|record| record.chain) }
     }
 
+    fn open_loads(&self) -> Vec<u64> {
+        self.transactions().loads().open()
+    }
+
+    fn set_everywhere(&mut self, load: u64) {
+        self.transactions().loads().set_everywhere(load);
+        self.with_rows(|_| ());
+    }
+
+    fn peer(&self) -> Option<Box<dyn Peer>> {
+        Some(Box::new(Source::new(self.open().transactions.clone())))
+    }
+
+    fn fetch(&mut self, offered: &[u64], from: &dyn Peer) {
+        let fetched = self.with_space(|transactions| {
+            transactions.fetch_offered(offered, from, &|| false)?;
+            transactions.fetch_missing(from, &|| false)
+        });
+        match fetched {
+            Ok(_) | Err(Error::OutOfSpace { .. }) => {}
+            Err(error) => panic!("a load is not fetched: {error}"),
+        }
+        self.show_more();
+    }
+
+    fn is_readable(&self) -> bool {
+        self.shown.is_readable
+    }
+
     fn add_load(&mut self, load: u64) {
         if !self.loads.contains(&load) {
             self.loads.push(load);
@@ -565,10 +643,13 @@ impl<R: Rows> Data for TxnData<R> {
     }
 
     fn loads(&self) -> Vec<u64> {
-        self.loads.clone()
+        if R::HAVE_TREES { self.transactions().loads().own() } else { self.loads.clone() }
     }
 
     fn load_missing(&self, from: Position) -> Option<Position> {
+        if R::HAVE_TREES {
+            return self.transactions().loads().missing();
+        }
         let missing = |record: &Seen| matches!(record.operation, Operation::Loaded { load } if !self.has_load(load));
         let at = self.records.iter().skip(from.0 as usize).position(missing)?;
         Some(Position(from.0 + at as u64 + 1))

@@ -346,6 +346,7 @@ impl<D: Data> World<D> {
                         self.member(member).data.checkpoint();
                     }
                     self.apply_rest(member)?;
+                    self.give_loads(member)?;
                 }
                 Ok(())
             }
@@ -645,7 +646,8 @@ impl<D: Data> World<D> {
         };
         for load in loads {
             let store = self.member(to).data.store();
-            if !self.member(to).data.has_load(load) && self.random.one_in(3) {
+            let has_it = !D::HAVE_TREES && self.member(to).data.has_load(load);
+            if !has_it && self.random.one_in(3) {
                 let delay = 500 + self.random.below(30_000);
                 self.schedule(delay, Event::LoadArrives { member: to, store, load });
             }
@@ -658,12 +660,55 @@ impl<D: Data> World<D> {
         if one.machine.is_none() || one.data.store() != store {
             return Ok(());
         }
-        one.data.add_load(load);
+        match D::HAVE_TREES {
+            true => self.fetch(member, load)?,
+            false => one.data.add_load(load),
+        }
+        let one = self.member(member);
         let (loads, missing) = (one.data.loads(), one.data.load_missing(one.data.applied()));
         self.input(member, Input::Loads(loads))?;
         self.input(member, Input::LoadMissing(missing))?;
         self.appended(member, &mut VecDeque::new());
         Ok(())
+    }
+
+    /// Fetches an offered load, and those that are missing, from the primary that the member knows.
+    fn fetch(&mut self, member: usize, load: u64) -> Result<(), Finding> {
+        let primary = self.member(member).machine.as_ref().and_then(|machine| machine.status().primary);
+        let Some(from) = primary.map(|id| id.0 as usize).filter(|from| *from != member) else { return Ok(()) };
+        let is_cut = [(from, member), (member, from)].iter().any(|link| self.cut_links.contains(link));
+        let is_up = |one: &Member<D>| one.machine.is_some() && one.paused_until <= self.now;
+        if is_cut || !self.members.get(from).is_some_and(is_up) {
+            return Ok(());
+        }
+        let Some(peer) = self.member(from).data.peer() else { return Ok(()) };
+        self.member(member).data.fetch(&[load], &*peer);
+        self.apply_rest(member)
+    }
+
+    /// Reports loads, as a member does again and again: those that are here and those that the others should get.
+    fn give_loads(&mut self, member: usize) -> Result<(), Finding> {
+        if !D::HAVE_TREES {
+            return Ok(());
+        }
+        let one = self.member(member);
+        let (own, open, store) = (one.data.loads(), one.data.open_loads(), one.data.store());
+        let missing = one.data.load_missing(one.data.applied());
+        self.input(member, Input::Loads(own))?;
+        self.input(member, Input::LoadMissing(missing))?;
+        self.input(member, Input::OpenLoads(open.clone()))?;
+        if missing.is_some() && self.random.one_in(3) {
+            self.schedule(1_000, Event::LoadArrives { member, store, load: 0 });
+        }
+        let one = self.member(member);
+        let is_everywhere = |load: &u64| {
+            one.machine.as_ref().is_some_and(|machine| machine.serves().is_some() && machine.is_load_everywhere(*load))
+        };
+        let everywhere: Vec<u64> = open.into_iter().filter(is_everywhere).collect();
+        everywhere.into_iter().for_each(|load| one.data.set_everywhere(load));
+        let mut inputs = VecDeque::new();
+        self.appended_itself(member, &mut inputs);
+        inputs.into_iter().try_for_each(|input| self.input(member, input))
     }
 
     // ---- the coordinator ----
@@ -769,6 +814,7 @@ impl<D: Data> World<D> {
         }
         match self.random.below(100) {
             0..40 => self.read(member),
+            40..45 if D::HAVE_TREES => self.change(member),
             40..45 => self.load(member),
             45..80 => {
                 let value = self.new_value();
@@ -866,7 +912,10 @@ impl<D: Data> World<D> {
         let clock = one.clock(now);
         let (applied, value) = (one.data.applied(), one.data.documents().get(key));
         // As the server: a member whose engine has no space may lead, and shows nothing until it has applied all of it
-        if applied < one.reads_from || !one.machine.as_ref().is_some_and(|machine| machine.may_read(clock)) {
+        if !one.data.is_readable()
+            || applied < one.reads_from
+            || !one.machine.as_ref().is_some_and(|machine| machine.may_read(clock))
+        {
             return Ok(());
         }
         let late = one.serves() < Some(self.recorded.epoch);

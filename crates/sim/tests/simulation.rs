@@ -109,7 +109,9 @@ fn the_real_commit_path_shows_defects() {
 #[test]
 fn collections_show_defects() {
     std::panic::set_hook(Box::new(|_| {}));
-    for (defect, seed) in [(Member(Majority), 100), (Member(NoFence), 104), (Defect::CatalogueStale, 1)] {
+    for (defect, seed) in
+        [(Member(Majority), 100), (Member(NoFence), 16), (Defect::CatalogueStale, 1), (Defect::AheadForgotten, 20)]
+    {
         let finding = run_on_store(seed, Some(defect), false).finding;
         assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");
     }

@@ -87,6 +87,15 @@ impl Store {
         let _only_the_first = self.watched.set(WatchedCollections { names, changed });
     }
 
+    /// Returns the trees that builds and changes of engines fill, which are on each member what it has of them so far. For a simulation.
+    #[doc(hidden)]
+    pub fn unfinished_trees(&self, view: &impl View) -> Result<Vec<TreeId>> {
+        match super::load(view, self.options.trees.home) {
+            Err(crate::Error::Txn(arbor_txn::Error::UnknownTree(_))) => Ok(Vec::new()),
+            loaded => Ok(loaded?.interrupted),
+        }
+    }
+
     /// Panics unless the catalogue in memory is the one in the rows of a view, which is the newest; returns what is in it. For tests: no change
     /// of the catalogue may be under way.
     #[doc(hidden)]

@@ -184,6 +184,7 @@ impl Switch<'_> {
         drop(view);
         publish(transactions, &loads, self)?;
         done.copied_in = began.elapsed();
+        self.progress(Phase::CatchingUp, 0, 0);
         done.rounds = catch_up.rounds(self, &mut throttle)?;
         done.blocked = catch_up.finish(self.store, &self.old, self, &mut throttle, |last| self.switch_over(last))?;
         done.records = catch_up.records;
