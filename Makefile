@@ -202,8 +202,9 @@ moves: quick setup-clients
 SECONDS ?= 120
 NEMESIS_MEMBERS ?= 3
 nemesis nemesis-report: quick setup-clients setup-etcd
-	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) --faults "$(FAULTS)" \
-	  $(if $(filter nemesis-report,$@),--report docs/RELIABILITY.md)
+	$(if $(filter nemesis-report,$@),ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/stalls.py --times 20 --json $(CARGO_TARGET_DIR)/stalls.json)
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members $(NEMESIS_MEMBERS) --seconds $(SECONDS) --seed $(SEED) --faults "$(FAULTS)" --first "$(FIRST)" \
+	  $(if $(filter nemesis-report,$@),--report docs/RELIABILITY.md --stalls $(CARGO_TARGET_DIR)/stalls.json)
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/sets/nemesis.py --members 1 --seconds 5 --control forget
 
 # one member, for half a minute, in `make test`; testing/clients/test_members.py has failovers of three

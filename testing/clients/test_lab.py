@@ -35,6 +35,10 @@ def servers(data):
     return found
 
 
+def charts_of(page):
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])["figures"]
+
+
 def wait_for(condition, seconds=30):
     end = time.monotonic() + seconds
     while not condition():
@@ -130,7 +134,84 @@ def test_tables_of_repeats_are_those_of_the_files(tmp_path):
     top = {step: rate for step, rate in rates.items() if step.startswith("c2-")}
     chosen = sorted(top, key=top.get)[1]
     page = (tmp_path / "a" / "report.html").read_text()
-    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    charts = data["figures"]["throughput"]["charts"]
+    charts = charts_of(page)["throughput"]["charts"]
     drawn = next(chart for chart in charts if chart["label"] == "2 clients, median of 3 repeats")
     assert drawn["series"][0]["points"][0][1] == pytest.approx(points[chosen][0][1], rel=0.001)
+
+
+def needs_etcd():
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    if not list((cache / "arbor").glob("etcd-*/etcd")):
+        pytest.skip("NOTE: there is no etcd here (scripts/setup etcd)")
+
+
+def replset(directory, *arguments):
+    """A run of `lab replset`: its numbers by measurement, and the data of the page's charts."""
+    data = directory / "data"
+    data.mkdir()
+    command = [ARBOR, "lab", "replset", "--engine", "ftree", *arguments, "--data", str(data), "--out", "out"]
+    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert servers(data) == [] and os.listdir(data) == []
+    measures = collections.defaultdict(list)
+    for measure in json.loads((directory / "out" / "run.json").read_text())["measures"]:
+        measures[measure["measure"]].append(measure["numbers"])
+    tables = json.loads((directory / "out" / "tables.json").read_text())
+    text = (directory / "out" / "tables.txt").read_text()
+    page = (directory / "out" / "report.html").read_text()
+    for table in tables:
+        assert table["title"] in ran.stdout and table["title"] in text
+    return measures, charts_of(page)
+
+
+def test_events_of_a_set_of_three_are_measured_and_drawn(tmp_path):
+    needs_etcd()
+    parts = ["--members", "3", "--part", "write-concerns,failover,stall", "--events", "1", "--clients", "2"]
+    measures, charts = replset(tmp_path, *parts, "--repeats", "1", "--seconds", "0.2")
+    events = {numbers["event"]: numbers for numbers in measures["events"]}
+    assert sorted(events) == ["hang-secondary", "kill-primary", "kill-secondary", "step-down"]
+    for kind, numbers in events.items():
+        (event,) = numbers["events"]
+        assert event["gap_end_s"] > event["at_s"] and numbers["longest_ms"] == event["gap_ms"]
+        assert (event["gap_end_s"] - event["gap_begin_s"]) * 1000 == pytest.approx(event["gap_ms"])
+        # the gap is one in what was counted, too
+        around, whole = charts[f"ftree-{kind}"]["charts"]
+        assert sum(count for _, count in whole["series"][0]["points"]) <= numbers["acknowledged"]
+        assert [mark["begin"] for mark in around["marks"]][0] == 0 and "without an acknowledged insert" in around["marks"][0]["text"]
+    # no other member leads until they have missed the primary for two seconds
+    gap = events["kill-primary"]["events"][0]
+    assert gap["gap_ms"] > 1000 and gap["gap_begin_s"] <= gap["at_s"] + 0.2
+    counted = {(row["load"], row["t_s"]): int(row["acknowledged"]) for row in csv.DictReader((tmp_path / "out" / "acknowledged.csv").open())}
+    middle = round((gap["gap_begin_s"] + gap["gap_end_s"]) / 2, 1)
+    assert counted["kill-primary", f"{middle:.1f}"] == 0
+    cells = {(numbers["system"], numbers["write_concern"], numbers["work"]) for numbers in measures["write concern"]}
+    for concern in ("w: 1, j: false", "w: 1", "w: majority"):
+        assert {(system, concern, "1 insert") for system in ("alone", "set of 1", "set of 3")} <= cells
+    assert ("set of 3", "w: 3", "insert of 100") in cells and ("alone", "w: 3", "1 insert") not in cells
+    for numbers in measures["write concern"]:
+        assert 0 < numbers["p50_ms"] <= numbers["p95_ms"] <= numbers["p99_ms"] <= numbers["max_ms"]
+
+
+def test_members_that_follow_are_measured(tmp_path):
+    needs_etcd()
+    measures, charts = replset(tmp_path, "--members", "3", "--part", "catch-up,initial-sync", "--fill-mb", "4", "--seconds", "0.5")
+    for numbers in measures["catch-up"]:
+        assert numbers["records"] >= 30 and numbers["bytes"] > 3.5e6 and numbers["in_sync_s"] >= numbers["catch_up_s"]
+    assert [numbers["meanwhile"] for numbers in measures["catch-up"]] == ["at rest", "4 clients insert"]
+    (sync,) = measures["initial sync"]
+    assert sync["bytes"] > 3.8e6 and sync["rows"] > 3_800 and sync["in_sync_s"] >= sync["copy_s"] > 0
+    assert sync["mb_per_second"] == pytest.approx(sync["bytes"] / 1e6 / sync["copy_s"])
+    assert [numbers["while"] for numbers in measures["cost to the load"]] == ["catch-up", "initial-sync"]
+    (chart,) = charts["ftree-initial-sync"]["charts"]
+    assert chart["marks"][0]["end"] > chart["marks"][0]["begin"] and chart["series"][0]["points"]
+
+
+def test_a_set_of_one_writes_its_tables_and_bad_sizes_are_refused(tmp_path):
+    measures, charts = replset(tmp_path, "--part", "history", "--seconds", "0.2", "--clients", "1", "--repeats", "1")
+    assert (measures, charts) == ({}, {})
+    assert "inserts and updates without and with a history" in (tmp_path / "out" / "tables.txt").read_text()
+    assert not (tmp_path / "out" / "acknowledged.csv").exists()
+    for arguments, text in ((["--members", "2"], "--members takes 1, and 3 to 7"), (["--part", "failover"], "no set of that size"),
+                            (["--seconds", "0"], "--seconds")):
+        refused = lab("replset", *arguments, cwd=tmp_path)
+        assert refused.returncode == 2 and text in refused.stderr, refused.stderr

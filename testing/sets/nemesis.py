@@ -240,21 +240,22 @@ def same_data(of_set, wait_s=60):
 def strike(of_set, clients, args, rng, result):
     faults = Faults(of_set, rng)
     names = [name for name in args.faults.split(",") if name] or faults.names()
-    unknown = [name for name in names if not hasattr(faults, name)]
+    unknown = [name for name in names + [name for name in args.first.split(",") if name] if not hasattr(faults, name)]
     if unknown:
         sys.exit(f"no such fault: {unknown[0]}")
-    until, order = time.monotonic() + args.seconds, []
+    until, order = time.monotonic() + args.seconds, [name for name in args.first.split(",") if name]
     while time.monotonic() < until:
         if not order:
             order = rng.sample(names, len(names))
         name = order.pop()
-        begin = time.monotonic()
+        begin, failed = time.monotonic(), clients.failed_writes()
         getattr(faults, name)()
         of_set.wait_until_whole()
         time.sleep(QUIET_S)
         gap = longest_gap(clients.acknowledged_at(), begin, time.monotonic())
-        result["faults"].append({"fault": name, "gap_s": round(gap, 3)})
-        print(f"  {name}: {gap:.2f} s without an acknowledgement", flush=True)
+        failed = clients.failed_writes() - failed
+        result["faults"].append({"fault": name, "gap_s": round(gap, 3), "failed": failed})
+        print(f"  {name}: {gap:.2f} s without an acknowledgement, {failed} plain writes failed", flush=True)
 
 
 def main():
@@ -263,11 +264,13 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--faults", default="", help="names, instead of all")
+    parser.add_argument("--first", default="", help="names of faults that strike once, before the others")
     parser.add_argument("--workloads", default=",".join(workloads.ALL))
     parser.add_argument("--control", choices=["forget"])
     parser.add_argument("--plain", action="store_true", help="no network namespaces")
     parser.add_argument("--json", type=pathlib.Path, help="adds the result as a line")
     parser.add_argument("--report", type=pathlib.Path, help="writes the report of this run")
+    parser.add_argument("--stalls", type=pathlib.Path, help="the result of stalls.py, for the report")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     print(f"seed {args.seed}", flush=True)
@@ -275,7 +278,7 @@ def main():
     megabytes = DISK_MEGABYTES if args.members > 1 and not args.plain and not args.control else None
     of_set = members.Set(directory, args.members, namespaces=not args.plain, disk_megabytes=megabytes)
     result = {"date": time.strftime("%Y-%m-%d"), "seed": args.seed, "seconds": args.seconds, "members": args.members,
-              "namespaces": of_set.network is not None, "disks": bool(of_set.disks), "only": args.faults, "faults": [], "problems": []}
+              "namespaces": of_set.network is not None, "disks": bool(of_set.disks), "only": args.faults, "first": args.first, "faults": [], "problems": []}
     keep = True
     try:
         of_set.start()
@@ -309,7 +312,7 @@ def main():
         with open(args.json, "a") as file:
             file.write(json.dumps(result) + "\n")
     if args.report:
-        report.write(args.report, result)
+        report.write(args.report, result, json.loads(args.stalls.read_text()) if args.stalls else None)
     found = bool(result["problems"])
     if args.control and not found:
         sys.exit("the control lost data, and no checker has noticed")

@@ -8,8 +8,8 @@ import statistics
 
 TEXT = """# Reliability
 
-Written by `make nemesis-report` from one run, not by hand: a set with as many members as the table says, as real processes on one machine ({where}), one fault after the other, and
-clients that work all the time: inserts, registers with compare-and-set, transfers, lists, counters, unique values, a queue of jobs, causal reads and a change stream. What they do and what is checked is in [testing/sets](../testing/sets/workloads.py).
+Written by `make nemesis-report`, not by hand: a set with as many members as the table says, as real processes on one machine ({where}), one fault after the other, and
+clients that work all the time: inserts, batches of 20, registers with compare-and-set, transfers, lists, counters, unique values, a queue of jobs, causal reads and a change stream. What they do and what is checked is in [testing/sets](../testing/sets/workloads.py).
 
     {command}
 
@@ -22,7 +22,7 @@ clients that work all the time: inserts, registers with compare-and-set, transfe
 | acknowledged writes lost, doubled or out of order | {lost} |
 | operations, of which {failed} failed or have an unknown outcome | {attempts} |
 | faults survived | {count} |
-{failovers}
+{failovers}{long}{stalls}
 Time without an acknowledged insert, as two clients saw it, by fault (a kill lasts 1.5 to 4 s until the process is started again, a pause as long):
 
 | fault | times | median | longest |
@@ -57,8 +57,20 @@ def failovers(result):
     return f"| faults that ended a primary | {len(gaps)} |\n| time without an acknowledged insert over these, p50 and p99 | {at[0]:.2f} s, {at[1]:.2f} s |\n"
 
 
-def write(path, result):
-    only = f" FAULTS={result['only']}" if result.get("only") else ""
+def etcd_away(result):
+    """Plain writes that failed while no etcd replied for minutes."""
+    times = [fault for fault in result["faults"] if fault["fault"] == "etcd_paused_long"]
+    return "".join(f"| etcd stopped for five minutes: plain writes that failed | {fault['failed']} |\n" for fault in times)
+
+
+def lost_secondaries(stalls):
+    """Rows of a run without other load (stalls.py)."""
+    for kind, times in (stalls or {}).items():
+        yield f"| longest insert of a client when a secondary is {kind}, with no other load, {len(times)} times: p50 and longest | {statistics.median(times):.0f} ms, {max(times):.0f} ms |\n"
+
+
+def write(path, result, stalls=None):
+    only = "".join(f" {name}={result[key]}" for name, key in (("FAULTS", "only"), ("FIRST", "first")) if result.get(key))
     problems = "".join(f"- {text}\n" for text in result["problems"])
     where = "each in a network namespace" if result["namespaces"] else "without network namespaces, so without partitions"
     where += ", on a disk of its own" if result.get("disks") else ""
@@ -67,6 +79,8 @@ def write(path, result):
         where=where,
         command=f"make nemesis-report SECONDS={result['seconds']:.0f} SEED={result['seed']}{only}",
         failovers=failovers(result),
+        long=etcd_away(result),
+        stalls="".join(lost_secondaries(stalls)),
         cpus=os.cpu_count(),
         profile=pathlib.Path(os.environ["ARBOR"]).parent.name,
         lost=len(result["problems"]),

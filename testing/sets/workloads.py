@@ -23,6 +23,7 @@ from checker import History, Transaction  # noqa: E402
 CLIENT_MS = {"serverSelectionTimeoutMS": 5000, "connectTimeoutMS": 1000, "socketTimeoutMS": 4000, "heartbeatFrequencyMS": 500}
 ACCOUNTS, BALANCE, REGISTERS = 8, 10, 3
 LISTS, APPENDS_EACH = 4, 50
+BATCH = 20
 PAUSE = 0.005
 
 
@@ -32,13 +33,13 @@ def is_refused(error):
 
 
 class Workload(threading.Thread):
-    """Repeats `once` until it is stopped. `attempts` and `done` count its operations."""
+    """Repeats `once` until it is stopped. `attempts`, `done` and `failed` count its operations."""
 
     def __init__(self, uri, number, seed):
         super().__init__(daemon=True)
         self.uri, self.number, self.random = uri, number, random.Random(f"{seed}-{type(self).__name__}-{number}")
         self.stopped = threading.Event()
-        self.attempts = self.done = 0
+        self.attempts = self.done = self.failed = 0
         self.broken = None
 
     def run(self):
@@ -51,6 +52,7 @@ class Workload(threading.Thread):
                         self.once()
                         self.done += 1
                     except PyMongoError as error:
+                        self.failed += 1
                         self.last_error = error
                     self.stopped.wait(PAUSE)
                 self.finish()
@@ -81,6 +83,20 @@ class Inserts(Workload):
             pass  # its first attempt was executed, and the reply was lost
         self.acknowledged.append((self.number, number))
         self.at.append(time.monotonic())
+
+
+class Batches(Workload):
+    """Documents in batches of one command, which a fault may cut in two: what was acknowledged is a whole batch."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.acknowledged, self.tried = [], []
+
+    def once(self):
+        batch = [(self.number, len(self.tried) + at) for at in range(BATCH)]
+        self.tried += batch
+        self.database.batches.insert_many([{"_id": f"{client}/{number}", "client": client, "number": number} for client, number in batch])
+        self.acknowledged += batch
 
 
 class Registers(Workload):
@@ -306,7 +322,7 @@ class Stream(Workload):
                 time.sleep(0.2)
 
 
-ALL = {"inserts": (Inserts, 2), "registers": (Registers, 3), "bank": (Bank, 2), "increments": (Increments, 2), "causal": (Causal, 1), "unique": (Unique, 2),
+ALL = {"inserts": (Inserts, 2), "batches": (Batches, 2), "registers": (Registers, 3), "bank": (Bank, 2), "increments": (Increments, 2), "causal": (Causal, 1), "unique": (Unique, 2),
        "jobs": (Jobs, 3), "appends": (Appends, 3), "stream": (Stream, 1)}
 
 
@@ -345,8 +361,12 @@ class Clients:
     def operations(self):
         return sum(one.attempts for one in self.workloads), sum(one.done for one in self.workloads)
 
+    def failed_writes(self):
+        """Plain writes that ended in an error; those of other workloads may conflict with each other."""
+        return sum(one.failed for kind in (Inserts, Batches, Increments) for one in self.of(kind))
+
     def acknowledged(self):
-        counts = [len(one.acknowledged) for one in self.of(Inserts)] + [one.acknowledged for one in self.of(Increments)]
+        counts = [len(one.acknowledged) for one in self.of(Inserts) + self.of(Batches)] + [one.acknowledged for one in self.of(Increments)]
         counts += [len(one.winners) for one in self.of(Unique)] + [len(one.taken) for one in self.of(Jobs)]
         return sum(counts) + sum(done.outcome == "committed" for one in self.of(Appends) for done in one.history)
 
@@ -356,11 +376,11 @@ class Clients:
         found += [f"{type(one).__name__} {one.number} did not end" for one in self.workloads if one.is_alive()]
         with pymongo.MongoClient(self.uri, **CLIENT_MS) as client:
             database = client.nemesis
-            inserts = self.of(Inserts)
-            acknowledged = [key for one in inserts for key in one.acknowledged]
-            tried = [key for one in inserts for key in one.tried]
-            there = [(doc["client"], doc["number"]) for doc in database.inserts.find()]
-            found += checkers.inserts(acknowledged, tried, there)
+            acknowledged = [key for one in self.of(Inserts) for key in one.acknowledged]
+            for kind, collection in ((Inserts, database.inserts), (Batches, database.batches)):
+                tried = [key for one in self.of(kind) for key in one.tried]
+                there = [(doc["client"], doc["number"]) for doc in collection.find(projection={"_id": 0, "client": 1, "number": 1})]
+                found += checkers.inserts([key for one in self.of(kind) for key in one.acknowledged], tried, there)
             for one in self.of(Increments):
                 count = (database.counters.find_one({"_id": one.number}) or {"count": 0})["count"]
                 found += checkers.counter(one.number, one.acknowledged, one.unknown, count)

@@ -12,7 +12,7 @@
 //! | `site` | one page over many runs and machines |
 //! | `live` | the page that shows a run in progress |
 //! | `query` | single shapes of queries, timed and explained |
-//! | `replset` | what a replica set of one member costs |
+//! | `replset` | costs of a replica set: of one member, and of several |
 //! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
 //! | `cli` | `arbor lab ...` |
@@ -20,6 +20,7 @@
 //! The generator shares the machine with the server, as in founding text 001: one blocking connection per client thread,
 //! reused buffers, no runtime.
 
+pub mod agent;
 pub mod cli;
 pub mod compare;
 mod error;

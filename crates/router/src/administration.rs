@@ -276,6 +276,7 @@ impl<'r> Request<'r> {
             return Ok(());
         };
         self.catalog().forget(db, namespace);
+        self.catalog().forget_former(namespace);
         self.finish_database(db)?;
         if !self.finish_change(namespace, &guard)? {
             return Ok(());

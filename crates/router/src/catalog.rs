@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
 
 use crate::administration::Known;
@@ -30,12 +30,16 @@ pub(crate) struct Catalog {
     pub clock: Arc<ClusterClock>,
     connect: Connect,
     known: Mutex<Copies>,
+    /// The load of a table has ended.
+    loaded: Condvar,
     /// Databases with sharded collections: what was found, and when.
     recent: Mutex<HashMap<String, (bool, Instant)>>,
     /// Names that were no views. A request says so, and the shard refuses it where that has changed.
     no_views: Mutex<HashSet<String>>,
 }
 
+/// Interval at which a request that waits for a load checks its own end.
+const WATCH: Duration = Duration::from_millis(50);
 /// The first sharded collection of a database that is younger may not be known yet.
 const RECENT: Duration = Duration::from_secs(1);
 const RECENT_MAX: usize = 10_000;
@@ -45,6 +49,48 @@ struct Copies {
     shards: BTreeMap<String, Arc<Shard>>,
     databases: HashMap<String, Database>,
     collections: HashMap<String, Option<Arc<Table>>>,
+    /// Tables that are out of date. Their changes are fewer than all chunks.
+    former: HashMap<String, Arc<Table>>,
+    /// Collections whose tables are being read, and whether that was begun before the last `forget`.
+    loading: HashMap<String, bool>,
+}
+
+impl Copies {
+    fn keep(&mut self, namespace: &str, table: Option<Arc<Table>>) {
+        if self.collections.len().max(self.former.len()) >= COLLECTIONS_MAX {
+            self.collections.clear();
+            self.former.clear();
+        }
+        self.former.remove(namespace);
+        self.collections.insert(namespace.to_owned(), table);
+    }
+
+    fn forget(&mut self, namespace: &str) {
+        self.loading.get_mut(namespace).into_iter().for_each(|is_outdated| *is_outdated = true);
+        if let Some(Some(table)) = self.collections.remove(namespace) {
+            self.former.insert(namespace.to_owned(), table);
+        }
+    }
+
+    fn forget_where(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.collections.retain(|namespace, _| !is_gone(namespace));
+        self.former.retain(|namespace, _| !is_gone(namespace));
+        let loading = self.loading.iter_mut().filter(|(namespace, _)| is_gone(namespace));
+        loading.for_each(|(_, is_outdated)| *is_outdated = true);
+    }
+}
+
+/// The one load of a collection's table at a time. Its end wakes those who wait for it.
+struct Load<'c> {
+    catalog: &'c Catalog,
+    namespace: &'c str,
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.catalog.known.lock().loading.remove(self.namespace);
+        self.catalog.loaded.notify_all();
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +144,7 @@ impl Catalog {
             clock,
             connect,
             known: Mutex::default(),
+            loaded: Condvar::new(),
             recent: Mutex::default(),
             no_views: Mutex::default(),
         })
@@ -395,24 +442,42 @@ impl Catalog {
         least.map(|shard| shard.name.clone()).ok_or_else(none)
     }
 
-    /// Returns the table of a collection. None: it is not sharded.
+    /// Returns the table of a collection. None: it is not sharded. One request reads it, others wait for that.
     pub(crate) fn table(&self, namespace: &str, interrupt: &Interrupt) -> Result<Option<Arc<Table>>> {
-        if let Some(known) = self.known.lock().collections.get(namespace) {
-            return Ok(known.clone());
-        }
-        let loaded = self.load(namespace, interrupt)?.map(Arc::new);
         let mut known = self.known.lock();
-        if known.collections.len() >= COLLECTIONS_MAX {
-            known.collections.clear();
+        let former = loop {
+            if let Some(known) = known.collections.get(namespace) {
+                return Ok(known.clone());
+            }
+            if !known.loading.contains_key(namespace) {
+                known.loading.insert(namespace.to_owned(), false);
+                break known.former.get(namespace).cloned();
+            }
+            self.loaded.wait_for(&mut known, WATCH);
+            interrupt.check()?;
+        };
+        drop(known);
+        let load = Load { catalog: self, namespace };
+        let table = self.load(namespace, former.as_deref(), interrupt)?.map(Arc::new);
+        let mut known = self.known.lock();
+        if known.loading.get(namespace) == Some(&false) {
+            known.keep(namespace, table.clone());
         }
-        known.collections.insert(namespace.to_owned(), loaded.clone());
-        Ok(loaded)
+        drop(known);
+        drop(load);
+        Ok(table)
     }
 
-    fn load(&self, namespace: &str, interrupt: &Interrupt) -> Result<Option<Table>> {
+    fn load(&self, namespace: &str, former: Option<&Table>, interrupt: &Interrupt) -> Result<Option<Table>> {
         let Some(collection) = self.read_one("collections", namespace.into(), interrupt)? else { return Ok(None) };
         if fields::is_true(collection.as_doc(), "dropped") {
             return Ok(None);
+        }
+        if let Some(former) = former {
+            let changes = self.read("chunks", &former.changes(), "lastmod", interrupt)?;
+            if let Some(table) = former.with_changes(collection.as_doc(), &changes)? {
+                return Ok(Some(table));
+            }
         }
         let mut table = Table::begin(namespace, collection.as_doc())?;
         let uuid = ValueRef::Binary { subtype: 4, bytes: &table.uuid };
@@ -537,20 +602,37 @@ impl Catalog {
     pub(crate) fn forget(&self, db: &str, namespace: &str) {
         let mut known = self.known.lock();
         known.databases.remove(db);
-        known.collections.remove(namespace);
+        known.forget(namespace);
+    }
+
+    /// Like [`Catalog::forget`], for what a request has used: another one may have read what is new already.
+    pub(crate) fn forget_used(&self, db: &str, namespace: &str, used: &Routing) {
+        let mut known = self.known.lock();
+        match (used, known.collections.get(namespace)) {
+            (Routing::Sharded(used, _), Some(Some(now))) if !Arc::ptr_eq(used, now) => {}
+            _ => {
+                known.databases.remove(db);
+                known.forget(namespace);
+            }
+        }
+    }
+
+    /// The next load of a table reads all of its chunks.
+    pub(crate) fn forget_former(&self, namespace: &str) {
+        self.known.lock().former.remove(namespace);
     }
 
     pub(crate) fn forget_database(&self, db: &str) {
         let prefix = format!("{db}.");
         let mut known = self.known.lock();
         known.databases.remove(db);
-        known.collections.retain(|namespace, _| !namespace.starts_with(&prefix));
+        known.forget_where(|namespace| namespace.starts_with(&prefix));
     }
 
     pub(crate) fn forget_all(&self) {
         let mut known = self.known.lock();
         known.databases.clear();
-        known.collections.clear();
+        known.forget_where(|_| true);
     }
 }
 

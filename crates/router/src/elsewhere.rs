@@ -79,7 +79,7 @@ impl Pending {
             match self.open_by(&routing, interrupt) {
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
                     interrupt.check()?;
-                    catalog.forget(db, &namespace);
+                    catalog.forget_used(db, &namespace, &routing);
                     std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
                     attempts += 1;
                 }

@@ -268,8 +268,8 @@ impl<'r> Request<'r> {
     ) -> Result<T> {
         let mut attempts = 0;
         loop {
-            let routing = self.catalog().routing(db, namespace, create, self.interrupt());
-            match routing.and_then(|routing| attempt(&self.routing_by_preference(routing)?)) {
+            let routing = self.catalog().routing(db, namespace, create, self.interrupt())?;
+            match self.routing_by_preference(routing.clone()).and_then(|routing| attempt(&routing)) {
                 // another member may do it
                 Err(error)
                     if error.code == Code::HOST_UNREACHABLE
@@ -286,7 +286,7 @@ impl<'r> Request<'r> {
                 }
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
                     self.interrupt().check()?;
-                    self.catalog().forget(db, namespace);
+                    self.catalog().forget_used(db, namespace, &routing);
                     if attempts > 0 {
                         std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
                     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use arbor_bson::keystring::KeyBuilder;
-use arbor_bson::{Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_lang::{Context, Filter};
 use arbor_query::{shard_key_hash, shard_key_spans};
@@ -30,6 +30,8 @@ pub(crate) struct Table {
     ends: Vec<u32>,
     /// For each range its shard, a place in `shards`.
     owners: Vec<u16>,
+    /// For each range the version of its last change.
+    changed: Vec<(u32, u32)>,
     shards: Vec<String>,
     /// Last version of the chunks of each shard.
     versions: Vec<(u32, u32)>,
@@ -59,6 +61,7 @@ impl Table {
             bytes: Vec::new(),
             ends: Vec::new(),
             owners: Vec::new(),
+            changed: Vec::new(),
             shards: Vec::new(),
             versions: Vec::new(),
         })
@@ -78,6 +81,7 @@ impl Table {
             bytes: Vec::new(),
             ends: Vec::new(),
             owners: Vec::new(),
+            changed: Vec::new(),
             shards: Vec::new(),
             versions: Vec::new(),
         }
@@ -85,37 +89,37 @@ impl Table {
 
     /// Adds the next chunk, in the order of the key. `last_max`: the end of the one before.
     pub(crate) fn push(&mut self, chunk: Doc<'_>, last_max: &mut Vec<u8>) -> Result<()> {
-        let bound =
-            |name| fields::document(chunk, name).ok_or_else(|| broken(&self.namespace, "a chunk has no bounds"));
-        let (min, max) = (key_of_bound(bound("min")?), key_of_bound(bound("max")?));
-        let shard = fields::string(chunk, "shard").ok_or_else(|| broken(&self.namespace, "a chunk has no shard"))?;
-        let version = match chunk.get("lastmod") {
-            Some(ValueRef::Timestamp(Timestamp { seconds, increment })) => (seconds, increment),
-            _ => return Err(broken(&self.namespace, "a chunk has no version")),
-        };
+        let Chunk { min, max, shard, version } = Chunk::parse(&self.namespace, chunk)?;
         let expected = if self.owners.is_empty() { self.lowest() } else { std::mem::take(last_max) };
         if min != expected || max <= min {
             return Err(broken(&self.namespace, "its chunks leave a gap or overlap"));
         }
-        self.add(&min, shard, version)?;
+        let owner = self.place_of(shard)?;
+        self.add(&min, owner, version)?;
         *last_max = max;
         Ok(())
     }
 
-    fn add(&mut self, min: &[u8], shard: &str, version: (u32, u32)) -> Result<()> {
-        let owner = match self.shards.iter().position(|known| known == shard) {
-            Some(owner) => owner,
+    /// Returns the place of a shard in `shards`.
+    fn place_of(&mut self, shard: &str) -> Result<u16> {
+        let place = match self.shards.iter().position(|known| known == shard) {
+            Some(place) => place,
             None => {
                 self.shards.push(shard.to_owned());
                 self.versions.push((0, 0));
                 self.shards.len() - 1
             }
         };
+        u16::try_from(place).map_err(|_| broken(&self.namespace, "it has too many shards"))
+    }
+
+    fn add(&mut self, min: &[u8], owner: u16, version: (u32, u32)) -> Result<()> {
         self.bytes.extend_from_slice(min);
         let end = u32::try_from(self.bytes.len()).map_err(|_| broken(&self.namespace, "its bounds are too long"))?;
         self.ends.push(end);
-        self.owners.push(u16::try_from(owner).map_err(|_| broken(&self.namespace, "it has too many shards"))?);
-        if let Some(known) = self.versions.get_mut(owner) {
+        self.owners.push(owner);
+        self.changed.push(version);
+        if let Some(known) = self.versions.get_mut(usize::from(owner)) {
             *known = (*known).max(version);
         }
         Ok(())
@@ -123,11 +127,7 @@ impl Table {
 
     /// Checks that the chunks reach the end. Requires all of them.
     pub(crate) fn finish(self, last_max: &[u8]) -> Result<Table> {
-        let mut highest = KeyBuilder::new();
-        self.key.as_doc().iter().for_each(|_| {
-            highest.push(ValueRef::MaxKey, false);
-        });
-        if self.owners.is_empty() || last_max != highest.bytes() {
+        if self.owners.is_empty() || last_max != self.highest() {
             return Err(broken(&self.namespace, "its chunks do not reach the end"));
         }
         assert_eq!(self.owners.len(), self.ends.len(), "T1: one bound for each range");
@@ -135,11 +135,70 @@ impl Table {
     }
 
     fn lowest(&self) -> Vec<u8> {
-        let mut lowest = KeyBuilder::new();
+        self.bound(ValueRef::MinKey)
+    }
+
+    fn highest(&self) -> Vec<u8> {
+        self.bound(ValueRef::MaxKey)
+    }
+
+    fn bound(&self, value: ValueRef<'_>) -> Vec<u8> {
+        let mut bound = KeyBuilder::new();
         self.key.as_doc().iter().for_each(|_| {
-            lowest.push(ValueRef::MinKey, false);
+            bound.push(value, false);
         });
-        lowest.bytes().to_vec()
+        bound.bytes().to_vec()
+    }
+
+    /// Returns a filter for the chunks that were changed since this table was read. A split or merge gives its chunks versions above the last one of
+    /// their shard, a move one above all.
+    pub(crate) fn changes(&self) -> DocBuf {
+        let uuid = ValueRef::Binary { subtype: 4, bytes: &self.uuid };
+        let above = |(major, minor)| DocBuf::new().with("$gt", fields::timestamp(major, minor));
+        let of_shards = self.shards.iter().zip(&self.versions).map(|(shard, version)| {
+            DocBuf::new().with("uuid", uuid).with("shard", shard.as_str()).with("lastmod", &above(*version))
+        });
+        let moved = DocBuf::new().with("uuid", uuid).with("lastmod", &above(self.last_version()));
+        let any: ArrayBuf = of_shards.chain([moved]).collect::<Vec<DocBuf>>().iter().collect();
+        DocBuf::new().with("$or", &any)
+    }
+
+    /// Returns the table that [`Table::changes`] make of this one; `collection` is its document now.
+    /// None: they do not fit, as it is another collection of the name.
+    pub(crate) fn with_changes(&self, collection: Doc<'_>, chunks: &[DocBuf]) -> Result<Option<Table>> {
+        let mut next = Table::begin(&self.namespace, collection)?;
+        if (next.epoch, next.timestamp, &next.uuid) != (self.epoch, self.timestamp, &self.uuid)
+            || next.key.as_bytes() != self.key.as_bytes()
+        {
+            return Ok(None);
+        }
+        let chunks = chunks.iter().map(|chunk| Chunk::parse(&self.namespace, chunk.as_doc()));
+        let mut chunks = chunks.collect::<Result<Vec<Chunk<'_>>>>()?;
+        chunks.sort_unstable_by(|one, other| one.min.cmp(&other.min));
+        next.bytes.reserve(self.bytes.len());
+        next.ends.reserve(self.ends.len());
+        next.owners.reserve(self.owners.len());
+        next.changed.reserve(self.changed.len());
+        let mut copied = Copied { from: self, at: 0, places: vec![None; self.shards.len()], end: self.lowest() };
+        for chunk in &chunks {
+            copied.until(&chunk.min, &mut next)?;
+            if copied.end != chunk.min || chunk.max <= chunk.min {
+                return Ok(None);
+            }
+            let owner = next.place_of(chunk.shard)?;
+            next.add(&chunk.min, owner, chunk.version)?;
+            copied.end.clone_from(&chunk.max);
+            copied.at = self.first_at_or_above(&chunk.max);
+        }
+        let highest = self.highest();
+        copied.until(&highest, &mut next)?;
+        Ok(if copied.end == highest { Some(next) } else { None })
+    }
+
+    /// Returns the first range whose lower bound is not below a key.
+    fn first_at_or_above(&self, key: &[u8]) -> usize {
+        let at = self.find(key);
+        if self.low(at) < key { at + 1 } else { at }
     }
 
     pub(crate) fn chunks(&self) -> usize {
@@ -174,11 +233,7 @@ impl Table {
 
     /// Returns the bounds of the chunks of a shard.
     pub(crate) fn ranges_of(&self, shard: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut end = KeyBuilder::new();
-        self.key.as_doc().iter().for_each(|_| {
-            end.push(ValueRef::MaxKey, false);
-        });
-        let high = |at: usize| if at < self.owners.len() { self.low(at).to_vec() } else { end.bytes().to_vec() };
+        let high = |at: usize| if at < self.owners.len() { self.low(at).to_vec() } else { self.highest() };
         let own = (0..self.owners.len()).filter(|at| self.shard_at(*at) == shard);
         own.map(|at| (self.low(at).to_vec(), high(at + 1))).collect()
     }
@@ -267,6 +322,66 @@ impl Table {
     }
 }
 
+/// A document of `config.chunks`.
+struct Chunk<'d> {
+    min: Vec<u8>,
+    max: Vec<u8>,
+    shard: &'d str,
+    version: (u32, u32),
+}
+
+impl<'d> Chunk<'d> {
+    fn parse(namespace: &str, chunk: Doc<'d>) -> Result<Chunk<'d>> {
+        let bound = |name| fields::document(chunk, name).ok_or_else(|| broken(namespace, "a chunk has no bounds"));
+        let version = match chunk.get("lastmod") {
+            Some(ValueRef::Timestamp(Timestamp { seconds, increment })) => (seconds, increment),
+            _ => return Err(broken(namespace, "a chunk has no version")),
+        };
+        Ok(Chunk {
+            min: key_of_bound(bound("min")?),
+            max: key_of_bound(bound("max")?),
+            shard: fields::string(chunk, "shard").ok_or_else(|| broken(namespace, "a chunk has no shard"))?,
+            version,
+        })
+    }
+}
+
+/// Ranges of a table that its changes leave as they were.
+struct Copied<'t> {
+    from: &'t Table,
+    /// The next one.
+    at: usize,
+    /// Places of the shards in the new table, as far as it has them.
+    places: Vec<Option<u16>>,
+    /// Upper bound of what the new table has.
+    end: Vec<u8>,
+}
+
+impl Copied<'_> {
+    /// Copies the ranges that begin below `limit`, as far as they follow on what is there.
+    fn until(&mut self, limit: &[u8], next: &mut Table) -> Result<()> {
+        let until = self.from.first_at_or_above(limit);
+        if self.at >= until || self.end != self.from.low(self.at) {
+            return Ok(());
+        }
+        for at in self.at..until {
+            let owner = self.from.owners.get(at).copied().unwrap_or_default();
+            let place = match self.places.get(usize::from(owner)).copied().flatten() {
+                Some(place) => place,
+                None => {
+                    let place = next.place_of(self.from.shard_at(at))?;
+                    self.places.get_mut(usize::from(owner)).into_iter().for_each(|slot| *slot = Some(place));
+                    place
+                }
+            };
+            next.add(self.from.low(at), place, self.from.changed.get(at).copied().unwrap_or_default())?;
+        }
+        self.at = until;
+        self.end = if until < self.from.chunks() { self.from.low(until).to_vec() } else { self.from.highest() };
+        Ok(())
+    }
+}
+
 fn array_in_key() -> Error {
     Error::new(Code::SHARD_KEY_NOT_FOUND, "Shard key cannot contain array values or array descendants.")
 }
@@ -308,19 +423,25 @@ mod tests {
 
     use super::*;
     use arbor_notation::doc;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
     use std::time::Instant;
 
-    fn collection(key: &str) -> Table {
-        let text = format!(
+    fn document(key: &str) -> DocBuf {
+        doc(&format!(
             "{{key: {key}, timestamp: Timestamp(1, 1), uuid: Binary(4, '00112233445566778899aabbccddeeff'), \
              lastmodEpoch: ObjectId('000102030405060708090a0b')}}"
-        );
-        Table::begin("db.c", doc(&text).as_doc()).unwrap()
+        ))
+    }
+
+    fn collection(key: &str) -> Table {
+        Table::begin("db.c", document(key).as_doc()).unwrap()
     }
 
     fn chunk(min: ValueRef<'_>, max: ValueRef<'_>, shard: &str, major: u32) -> DocBuf {
         let (min, max) = (DocBuf::new().with("a", min), DocBuf::new().with("a", max));
         DocBuf::new()
+            .with("uuid", document("{a: 1}").get("uuid").unwrap())
             .with("min", &min)
             .with("max", &max)
             .with("shard", shard)
@@ -402,6 +523,92 @@ mod tests {
         }
     }
 
+    /// Splits, merges and moves with versions as this router gives them: what their filter finds makes the same table as all chunks.
+    #[test]
+    fn changes_make_the_same_table() {
+        let mut random = StdRng::seed_from_u64(7);
+        for round in 0..200 {
+            let mut chunks = vec![chunk(ValueRef::MinKey, ValueRef::MaxKey, "s0", 1)];
+            let mut former = table(&chunks).unwrap();
+            for _ in 0..60 {
+                let now = table(&chunks).unwrap();
+                let filter = Filter::parse_query(former.changes().as_doc(), &Context::new(0)).unwrap();
+                let found = chunks.iter().filter(|chunk| filter.matches(chunk.as_doc()).unwrap());
+                let found: Vec<DocBuf> = found.cloned().collect();
+                let made = former.with_changes(document("{a: 1}").as_doc(), &found).unwrap();
+                let made = made.expect("changes fit");
+                assert!(
+                    same(&made, &now),
+                    "round {round}: {found:?}, {:?} {:?}, {chunks:?}",
+                    made.versions,
+                    now.versions
+                );
+                if random.random_bool(0.3) {
+                    former = now;
+                }
+                change(&mut chunks, &mut random);
+            }
+        }
+        let epoch =
+            |(name, value)| (name, if name == "lastmodEpoch" { ValueRef::ObjectId(ObjectId([9; 12])) } else { value });
+        let other: DocBuf = document("{a: 1}").as_doc().iter().map(epoch).collect();
+        assert!(three().with_changes(other.as_doc(), &[]).unwrap().is_none(), "another epoch");
+    }
+
+    fn same(one: &Table, other: &Table) -> bool {
+        let shard_versions = |table: &Table| {
+            let mut of: Vec<_> = table.shards.iter().cloned().zip(table.versions.iter().copied()).collect();
+            of.sort();
+            of
+        };
+        let owners = |table: &Table| (0..table.chunks()).map(|at| table.shard_at(at).to_owned()).collect::<Vec<_>>();
+        (&one.bytes, &one.ends, &one.changed) == (&other.bytes, &other.ends, &other.changed)
+            && (owners(one), shard_versions(one)) == (owners(other), shard_versions(other))
+    }
+
+    fn change(chunks: &mut Vec<DocBuf>, random: &mut StdRng) {
+        let now = table(chunks).unwrap();
+        let at = random.random_range(0..chunks.len());
+        let (last, own) = (now.last_version(), now.versions[usize::from(now.owners[at])]);
+        let above = |count| fields::timestamp(own.0, last.1.max(own.1) + count);
+        let with = |chunk: &DocBuf, name: &str, value: ValueRef<'_>| {
+            chunk
+                .as_doc()
+                .iter()
+                .map(|(field, old)| (field, if field == name { value } else { old }))
+                .collect::<DocBuf>()
+        };
+        let shard = |chunk: &DocBuf| chunk.get("shard").unwrap().to_string();
+        match random.random_range(0..3) {
+            0 => {
+                let bound = |name| match fields::document(chunks[at].as_doc(), name).unwrap().get("a") {
+                    Some(ValueRef::Int32(bound)) => bound,
+                    Some(ValueRef::MinKey) => -1_000_000,
+                    _ => 1_000_000,
+                };
+                let (low, high) = (bound("min"), bound("max"));
+                if high - low > 1 {
+                    let middle = DocBuf::new().with("a", low.midpoint(high));
+                    let upper = with(&with(&chunks[at], "min", (&middle).into()), "lastmod", above(2));
+                    chunks[at] = with(&with(&chunks[at], "max", (&middle).into()), "lastmod", above(1));
+                    chunks.insert(at + 1, upper);
+                }
+            }
+            1 if at + 1 < chunks.len() && shard(&chunks[at]) == shard(&chunks[at + 1]) => {
+                let gone = chunks.remove(at + 1);
+                chunks[at] = with(&with(&chunks[at], "max", gone.get("max").unwrap()), "lastmod", above(1));
+            }
+            _ => {
+                let to = ["s0", "s1", "s2", "s3"][random.random_range(0..4)];
+                let from = shard(&chunks[at]);
+                chunks[at] = with(&with(&chunks[at], "shard", to.into()), "lastmod", fields::timestamp(last.0 + 1, 0));
+                if let Some(other) = chunks.iter_mut().find(|chunk| shard(chunk) == from) {
+                    *other = with(other, "lastmod", fields::timestamp(last.0 + 1, 1));
+                }
+            }
+        }
+    }
+
     /// A lookup is a binary search without allocation: below 1 us in a release build, where this prints it.
     #[test]
     fn a_million_chunks() {
@@ -414,7 +621,8 @@ mod tests {
                 0 => builder.push(ValueRef::MinKey, false),
                 at => builder.push(ValueRef::Int32(at * 10), false),
             };
-            table.add(builder.bytes(), ["s0", "s1", "s2"][at as usize % 3], (1, 0)).unwrap();
+            let owner = table.place_of(["s0", "s1", "s2"][at as usize % 3]).unwrap();
+            table.add(builder.bytes(), owner, (1, 0)).unwrap();
         }
         let keys: Vec<Vec<u8>> = (0..10_000).map(|n| key_of_bound(DocBuf::new().with("a", n * 997).as_doc())).collect();
         let begun = Instant::now();
@@ -424,7 +632,14 @@ mod tests {
         });
         assert_eq!(right.count(), keys.len());
         let each = begun.elapsed() / keys.len() as u32;
-        println!("{} chunks, {} bytes, {each:?} a lookup", table.chunks(), table.bytes.len() + 6 * table.chunks());
+        println!("{} chunks, {} bytes, {each:?} a lookup", table.chunks(), table.bytes.len() + 14 * table.chunks());
         assert!(each.as_micros() < 50, "{each:?}");
+
+        let moved = [chunk(500_000i32.into(), 500_010i32.into(), "s9", 2)];
+        let begun = Instant::now();
+        let next = table.with_changes(document("{a: 1}").as_doc(), &moved).unwrap().unwrap();
+        println!("one change of it: {:?}", begun.elapsed());
+        assert_eq!((next.chunks(), next.shard_of(&keys[501])), (table.chunks(), table.shard_of(&keys[501])));
+        assert_eq!(next.shard_of(&key_of_bound(doc("{a: 500005}").as_doc())), "s9");
     }
 }

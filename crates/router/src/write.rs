@@ -226,7 +226,7 @@ impl Request<'_> {
             }
             if !again.is_empty() {
                 self.interrupt().check()?;
-                self.catalog().forget(self.routed.db, namespace);
+                self.catalog().forget_used(self.routed.db, namespace, &routing);
                 std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
                 attempts += 1;
             }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::{export, kv, replset, report, site};
+use crate::{agent, export, kv, replset, report, site};
 
 /// Bytes of a point query's reply on a sysbench document, for `lab echo` without a server to ask.
 const POINT_REPLY_BYTES: &str = "330";
@@ -32,6 +32,7 @@ pub fn command() -> Command {
         .subcommand(replay())
         .subcommand(echo())
         .subcommand(replset::arguments::arguments())
+        .subcommand(agent::arguments())
         .subcommand(kv::arguments::command())
         .subcommand(kv::arguments::engine_command())
 }
@@ -117,6 +118,11 @@ fn run() -> Command {
             "target",
             "[NAME=]URI",
             "Running servers: mongodb://host:port, mysql://user:password@host:port, mysql+handler://...",
+        ))
+        .arg(list(
+            "agent",
+            "NAME=HOST:PORT",
+            "Agents (`arbor lab agent`) on the hosts of running servers, by the servers' names",
         ))
         .arg(list(
             "driver",

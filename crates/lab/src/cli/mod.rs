@@ -15,6 +15,7 @@ use clap::ArgMatches;
 pub(crate) use out::out;
 pub(crate) use overrides::setup;
 
+use crate::agent;
 use crate::compare;
 use crate::experiment::{self, describe, find};
 use crate::export;
@@ -63,6 +64,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
         }
         Some(("export", matches)) => export::run(matches),
         Some(("site", matches)) => site::arguments::run(matches),
+        Some(("agent", matches)) => agent::run(matches),
         Some(("replset", matches)) => replset::arguments::run(matches, engines),
         Some(("kv", matches)) => kv::arguments::run(matches, engines),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),

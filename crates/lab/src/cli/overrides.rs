@@ -43,6 +43,13 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
     parameters.server_arguments = texts(matches, "server-arg");
     parameters.echo &= !matches.get_flag("no-echo");
     parameters.targets = texts(matches, "target");
+    parameters.agents = texts(matches, "agent");
+    for agent in &parameters.agents {
+        let name = agent.split_once('=').map(|(name, _)| name);
+        if !name.is_some_and(|name| parameters.targets.iter().any(|target| crate::target::name_of(target) == name)) {
+            return Err(Error::Usage(format!("--agent {agent}: NAME=HOST:PORT with the name of a --target is needed")));
+        }
+    }
     parameters.text_settings = text(matches, "settings") == Some("text");
     parameters.peer = text(matches, "peer").map(str::to_owned);
     parameters.engines = texts(matches, "engine");

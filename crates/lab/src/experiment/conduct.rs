@@ -9,7 +9,8 @@ use super::environment::disk_of;
 use super::plan::{ManagedPlan, Plan, Station, StepPlan};
 use super::run_log::RunLog;
 use super::search::{Search, TRIES};
-use crate::observe::disk_use;
+use crate::agent::with_agent;
+use crate::observe::disk_use_of;
 use crate::report::{KEPT_RATE, TRIED_RATE, TRY};
 use crate::results::{EventKind, Phase, StepRecord};
 use crate::run::{
@@ -120,7 +121,7 @@ impl Conductor<'_> {
 
     /// A server that runs already: what needs a restart is not varied.
     fn running(&mut self, text: &str, driver: Driver, system: &str) -> Result<()> {
-        let target = target::open(text, driver)?;
+        let target = with_agent(target::open(text, driver)?, text, &self.plan.parameters.agents)?;
         let stations = self.plan.stations("");
         if stations.len() > 1 || self.plan.experiment.recovery {
             self.log.remark(&format!(
@@ -331,7 +332,7 @@ impl Conductor<'_> {
 /// Records the data's size as the server and the file system report it now. A server that is gone reports nothing.
 fn measure_sizes(target: &dyn Target, workload: &dyn Workload, record: &mut StepRecord) {
     let sizes = target.connect().ok().and_then(|mut session| session.sizes(workload.database()).ok());
-    add_sizes(&mut record.metrics, sizes.unwrap_or_default(), target.directory().map(disk_use));
+    add_sizes(&mut record.metrics, sizes.unwrap_or_default(), disk_use_of(target));
 }
 
 fn report_stalls(step: &Step, context: &mut Context<'_>) {

@@ -46,7 +46,7 @@ const WATCHED: Duration = Duration::from_millis(200);
 
 /// Returns the part of all processors that was in use, 0 to 1; this process itself only waits meanwhile.
 fn busy_share() -> Option<f64> {
-    let sample = || Sample::take(Observed::of(None, None)).ok();
+    let sample = || Sample::take(&Observed::default()).ok();
     let before = sample()?;
     std::thread::sleep(WATCHED);
     let usage = sample()?.since(&before);

@@ -22,6 +22,9 @@ pub struct Parameters {
     pub devices: Vec<DataDevice>,
     /// Running servers: `[NAME=]URI`.
     pub targets: Vec<String>,
+    /// Agents on the hosts of running servers: `NAME=HOST:PORT`.
+    #[serde(default)]
+    pub agents: Vec<String>,
     pub drivers: Vec<Driver>,
     /// Settings of the workload.
     pub settings: Map<String, Value>,

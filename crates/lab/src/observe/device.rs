@@ -11,7 +11,7 @@ pub struct Device {
 }
 
 /// Counters since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceCounters {
     pub reads: u64,
     pub read_bytes: u64,

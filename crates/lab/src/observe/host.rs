@@ -1,7 +1,7 @@
 //! /proc/stat.
 
 /// Ticks since boot, and context switches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HostCounters {
     /// user + nice: vmstat's us.
     pub user: u64,

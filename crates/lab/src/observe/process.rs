@@ -1,7 +1,7 @@
 //! /proc/PID/stat and /proc/PID/io.
 
 /// Bytes that this process caused to be read from and written to devices.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct DeviceBytes {
     pub read: u64,
     pub written: u64,

@@ -1,7 +1,7 @@
 //! Plain writes and transactions, over a hundred-byte document.
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_client::{Client, ClientError};
+use arbor_client::{Client, ClientError, Reply};
 
 pub(super) const DATABASE: &str = "lab_set";
 
@@ -42,26 +42,55 @@ impl Work {
 /// Write concern of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acknowledged {
+    /// `w: 1, j: false`: as `w: 1`, said expressly.
+    Unjournaled,
     /// `w: 1`: the log's buffers.
     Applied,
     /// `w: "majority"`, what a set does by itself: the disk.
     Durable,
+    /// `w: N`: the disks of this many members.
+    Members(u16),
 }
 
 impl Acknowledged {
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
-            Acknowledged::Applied => "w: 1",
-            Acknowledged::Durable => "w: majority",
+            Acknowledged::Unjournaled => "w: 1, j: false".to_owned(),
+            Acknowledged::Applied => "w: 1".to_owned(),
+            Acknowledged::Durable => "w: majority".to_owned(),
+            Acknowledged::Members(count) => format!("w: {count}"),
         }
     }
 
     fn concern(self) -> DocBuf {
         match self {
+            Acknowledged::Unjournaled => DocBuf::new().with("w", 1).with("j", false),
             Acknowledged::Applied => DocBuf::new().with("w", 1),
             Acknowledged::Durable => DocBuf::new().with("w", "majority"),
+            Acknowledged::Members(count) => DocBuf::new().with("w", i32::from(count)),
         }
     }
+}
+
+/// Returns the identity of a client's session.
+pub(super) fn session(number: u32) -> DocBuf {
+    let mut id = [0x5e; 16];
+    id[..4].copy_from_slice(&number.to_le_bytes());
+    id[4..8].copy_from_slice(&std::process::id().to_le_bytes());
+    DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: &id })
+}
+
+/// Returns the error of a write that was not done as its write concern asks.
+pub(super) fn failure_of(reply: &Reply<'_>) -> Option<ClientError> {
+    let unkept = || match reply.doc.get("writeConcernError")? {
+        ValueRef::Document(error) => {
+            let code = if let Some(ValueRef::Int32(code)) = error.get("code") { code } else { 0 };
+            let message = format!("writeConcernError {error:?}");
+            Some(ClientError::Command { code, message, reply: reply.doc.to_buf() })
+        }
+        _ => None,
+    };
+    reply.first_write_error().or_else(unkept)
 }
 
 /// One client: its session, its transaction numbers, its documents.
@@ -88,10 +117,7 @@ const OWN: i64 = 1000;
 
 impl Worker {
     pub(super) fn new(client: Client, number: u32, acknowledged: Acknowledged) -> Worker {
-        let mut id = [0x5e; 16];
-        id[..4].copy_from_slice(&number.to_le_bytes());
-        id[4..8].copy_from_slice(&std::process::id().to_le_bytes());
-        let lsid = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: &id });
+        let lsid = session(number);
         Worker { client, concern: acknowledged.concern(), number, lsid, transaction: 0, next: 0, pad: "x".repeat(60) }
     }
 
@@ -169,6 +195,6 @@ impl Worker {
 
     fn command(&mut self, command: DocBuf) -> Result<(), ClientError> {
         let reply = self.client.command(DATABASE, &command)?;
-        reply.first_write_error().map_or(Ok(()), Err)
+        failure_of(&reply).map_or(Ok(()), Err)
     }
 }

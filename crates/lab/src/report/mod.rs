@@ -19,7 +19,7 @@ mod repeats;
 mod table;
 mod text;
 
-pub(crate) use chart::{Axis, Chart, ChartGroup, Series, Shape};
+pub(crate) use chart::{Axis, Chart, ChartGroup, Mark, Series, Shape};
 pub use diagnostics::draw_diagnostics;
 pub(crate) use draw::link;
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};

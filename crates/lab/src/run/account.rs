@@ -171,7 +171,7 @@ pub fn add_sizes(metrics: &mut BTreeMap<String, f64>, sizes: Sizes, disk: Option
 fn usage_metrics(usage: &Usage, units: f64) -> BTreeMap<String, f64> {
     let rate = units / usage.seconds.max(1e-9);
     let device = usage.device;
-    let host_s = (usage.user_percent + usage.system_percent) / 100.0 * usage.seconds * processors() as f64;
+    let host_s = (usage.user_percent + usage.system_percent) / 100.0 * usage.seconds * usage.processors as f64;
     let metrics = [
         ("seconds", Some(usage.seconds)),
         ("units", Some(units)),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{Context, Interrupt, Interval, Recorder};
-use crate::observe::{DiskUse, Observed, Sample, Usage, disk_use};
+use crate::observe::{DiskUse, Observed, Sample, Usage, disk_use_of};
 use crate::results::Phase;
 use crate::target::{Failure, Session, Sizes, Statistics, Target};
 use crate::workload::{Client, Found, Kind, Unit, Workload};
@@ -121,7 +121,7 @@ pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, contex
         }
     }
     progress.total.merge(&loader.drain());
-    let now = Sample::take(progress.observed)?;
+    let now = Sample::take(&progress.observed)?;
     let after = sizer.sizes(workload.database()).unwrap_or_default();
     let Slot { documents, recorder } = progress.total;
     Ok(Loaded {
@@ -132,7 +132,7 @@ pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, contex
         usage: now.since(&progress.first),
         recorder,
         sizes: (before, after),
-        disk: target.directory().map(disk_use),
+        disk: disk_use_of(target),
         interrupted: context.interrupt.is_set(),
         failure: failure.map(|failure| failure.to_string()),
     })
@@ -149,15 +149,15 @@ struct Progress {
 
 impl Progress {
     fn begin(target: &dyn Target, context: &Context<'_>) -> Result<Progress> {
-        let observed = Observed::of(target.process(), target.directory());
-        let first = Sample::take(observed)?;
+        let observed = Observed::of_target(target);
+        let first = Sample::take(&observed)?;
         debug_assert!(first.at() >= context.began);
         Ok(Progress { observed, first, last: first, total: Slot::default(), statistics: target.statistics() })
     }
 
     fn interval(&mut self, slot: Slot, clients: usize, context: &mut Context<'_>) -> Result<()> {
         self.total.merge(&slot);
-        let now = Sample::take(self.observed)?;
+        let now = Sample::take(&self.observed)?;
         let interval = Interval {
             system: context.system.to_owned(),
             step: context.step.to_owned(),

@@ -178,7 +178,7 @@ pub fn run_step(
             clients,
             slots: &slots,
             schedule: schedule.as_ref(),
-            observed: Observed::of(target.process(), target.directory()),
+            observed: Observed::of_target(target),
             statistics: target.statistics(),
             checkpoints: None,
             silent: Duration::ZERO,
@@ -265,14 +265,14 @@ impl Collector<'_> {
 
     fn collect(&mut self, pace: &Pace, done: &mpsc::Receiver<Done>, context: &mut Context<'_>) -> Result<Step> {
         self.drain();
-        let first = Sample::take(self.observed)?;
+        let first = Sample::take(&self.observed)?;
         let (mut last, mut total) = (first, Recorder::default());
         let (mut rates, mut deserted, mut resident_max_bytes) = (Vec::new(), None, None);
         let (mut write_max_ms, mut scripted) = (Vec::new(), Vec::new());
         while last.at() - first.at() < pace.measured && !context.interrupt.is_set() && deserted.is_none() {
             let end = (last.at() + pace.interval).min(first.at() + pace.measured);
             context.interrupt.sleep_until(end);
-            let now = Sample::take(self.observed)?;
+            let now = Sample::take(&self.observed)?;
             let interval = self.interval([first, last, now], pace.measured, context);
             total.merge(&interval.recorder);
             rates.push((interval.end_s, interval.rate()));

@@ -15,9 +15,11 @@ pub(crate) mod replica_set;
 mod template;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::agent::Agent;
 use crate::workload::{Answer, Collection, Found, Operation};
 use crate::{Error, Result};
 
@@ -32,6 +34,11 @@ pub trait Target: Send + Sync {
 
     /// The server's data directory, when this machine can read it.
     fn directory(&self) -> Option<&Path>;
+
+    /// The agent on the server's host, when there is one: it knows more than this machine does.
+    fn agent(&self) -> Option<Arc<Agent>> {
+        None
+    }
 
     /// Version, engine and settings, for the manifest.
     fn about(&self) -> Result<Value>;

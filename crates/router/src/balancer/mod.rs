@@ -39,8 +39,9 @@ const MOVES_MAX: usize = 16;
 const SPLITS_REPEATED: usize = 3;
 /// Sizes of `config.actionlog` and `config.changelog`, as in MongoDB.
 const LOGS: &[(&str, i64)] = &[("actionlog", 20 << 20), ("changelog", 200 << 20)];
-/// Indexes of `config.chunks`, by which commands find single chunks.
-const CHUNK_INDEXES: &[&[&str]] = &[&["uuid", "min"], &["uuid", "shard", "min"]];
+/// Indexes of `config.chunks`, by which commands find single chunks, and routers those that were changed.
+const CHUNK_INDEXES: &[&[&str]] =
+    &[&["uuid", "min"], &["uuid", "shard", "min"], &["uuid", "lastmod"], &["uuid", "shard", "lastmod"]];
 /// Interval at which a round checks that this server still leads.
 const WATCH: Duration = Duration::from_millis(100);
 /// Merges of one pass over a collection.

@@ -9,6 +9,7 @@ use crate::report::chart::ChartGroup;
 use crate::results::Table;
 
 /// One thing on a sheet.
+#[derive(Clone)]
 pub(crate) enum Part {
     Heading(String),
     Paragraph(String),
