@@ -8,6 +8,7 @@ losses are found: it puts all members back to a copy of their directories, as di
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -254,6 +255,7 @@ def strike(of_set, clients, args, rng, result):
         time.sleep(QUIET_S)
         gap = longest_gap(clients.acknowledged_at(), begin, time.monotonic())
         failed = clients.failed_writes() - failed
+        result["load"] = sorted([*result["load"], os.getloadavg()[0]])
         result["faults"].append({"fault": name, "gap_s": round(gap, 3), "failed": failed})
         print(f"  {name}: {gap:.2f} s without an acknowledgement, {failed} plain writes failed", flush=True)
 
@@ -278,7 +280,7 @@ def main():
     megabytes = DISK_MEGABYTES if args.members > 1 and not args.plain and not args.control else None
     of_set = members.Set(directory, args.members, namespaces=not args.plain, disk_megabytes=megabytes)
     result = {"date": time.strftime("%Y-%m-%d"), "seed": args.seed, "seconds": args.seconds, "members": args.members,
-              "namespaces": of_set.network is not None, "disks": bool(of_set.disks), "only": args.faults, "first": args.first, "faults": [], "problems": []}
+              "namespaces": of_set.network is not None, "disks": bool(of_set.disks), "only": args.faults, "first": args.first, "faults": [], "load": [], "problems": []}
     keep = True
     try:
         of_set.start()

@@ -13,7 +13,7 @@ clients that work all the time: inserts, batches of 20, registers with compare-a
 
     {command}
 
-{date}, seed {seed}, profile {profile}, {cpus} processors shared with everything else.
+{date}, seed {seed}, profile {profile}, {cpus} processors shared with everything else{load}.
 
 | measure | value |
 |---|---|
@@ -45,16 +45,19 @@ def rows(faults):
 
 
 # Faults that take the primary away from its clients.
-OF_PRIMARIES = ("kill_primary", "pause_primary", "isolate_primary", "step_down", "step_down_storm", "rolling_restart")
+OF_PRIMARIES = ("kill_primary", "pause_primary", "isolate_primary", "disk_full_primary", "disk_hangs_primary", "step_down", "step_down_storm", "rolling_restart")
+# Changes of the primary by one of them, at least, where these are several.
+CHANGES = {"step_down_storm": 3}
 
 
 def failovers(result):
-    """The time without service of each fault that ended a primary; three in a storm or a rolling restart are one here."""
+    """The time without service of each fault that ended a primary; the longest one of a storm or a rolling restart."""
     gaps = sorted(fault["gap_s"] for fault in result["faults"] if fault["fault"] in OF_PRIMARIES)
     if result["members"] == 1 or not gaps:
         return ""
     at = [gaps[min(len(gaps) - 1, math.ceil(len(gaps) * share) - 1)] for share in (0.5, 0.99)]
-    return f"| faults that ended a primary | {len(gaps)} |\n| time without an acknowledged insert over these, p50 and p99 | {at[0]:.2f} s, {at[1]:.2f} s |\n"
+    changes = sum(CHANGES.get(fault["fault"], 1) for fault in result["faults"] if fault["fault"] in OF_PRIMARIES)
+    return f"| faults that ended a primary, and failovers by them at least | {len(gaps)}, {changes} |\n| time without an acknowledged insert over these, p50 and p99 | {at[0]:.2f} s, {at[1]:.2f} s |\n"
 
 
 def etcd_away(result):
@@ -82,6 +85,7 @@ def write(path, result, stalls=None):
         long=etcd_away(result),
         stalls="".join(lost_secondaries(stalls)),
         cpus=os.cpu_count(),
+        load=f" (load {result['load'][0]:.0f} to {result['load'][-1]:.0f})" if result.get("load") else "",
         profile=pathlib.Path(os.environ["ARBOR"]).parent.name,
         lost=len(result["problems"]),
         failed=result["attempts"] - result["operations"],

@@ -18,7 +18,7 @@ use arbor_protocol::log::{Log, events};
 use arbor_query::Database;
 use arbor_repl::{OwnAddress, Replication};
 use arbor_router::Connect;
-use arbor_server::{Limits, Listeners, Server, Signal, Stop, UnixSocket};
+use arbor_server::{Hooks, Limits, Listeners, Server, Signal, Stop, UnixSocket};
 use arbor_store::UnfinishedBuild;
 
 use crate::config::{self, Settings, TlsMode};
@@ -31,6 +31,7 @@ use crate::storage::{Pace, Part, Storage};
 use crate::{allocator, audit, background, descriptors, http, membership, notify, oplog, recorder, security};
 
 const CONTEXT: &str = "initandlisten";
+const POOL_HOOKS: Hooks = Hooks { begin: allocator::small_thread_cache, idle: allocator::empty_thread_cache };
 
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     let log = Arc::new(open_log(&settings)?);
@@ -87,7 +88,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         ..Limits::default()
     };
     let tls = security::tls(&settings)?;
-    let server = Server::new(limits).with_tls(tls.clone()).with_pool_begin(allocator::without_thread_cache);
+    let server = Server::new(limits).with_tls(tls.clone()).with_pool_hooks(POOL_HOOKS);
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), cell.clone())).map_err(Failure::cannot_start)?;
     let directory = Directory::open(&settings.dbpath, engines.home)?;

@@ -20,6 +20,8 @@ use std::time::Duration;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_wire::message::{self, Outgoing};
 use arbor_wire::{Compressor, Fault, Header, MESSAGE_BYTES_MAX, Opcode, compress};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 pub use arbor_auth::Mechanism;
 pub use credential::Credential;
@@ -251,10 +253,8 @@ impl Client {
 
     /// Returns false if the server has closed the connection. Requires that no reply is awaited.
     pub fn is_open(&self) -> bool {
-        let socket = self.stream.socket();
-        let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
-        let open = matches!(&peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
-        open && socket.set_nonblocking(false).is_ok()
+        let peeked = recv(self.stream.socket(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(peeked, Err(Errno::WOULDBLOCK))
     }
 
     /// Reads one reply to the last request.

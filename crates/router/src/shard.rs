@@ -488,7 +488,8 @@ fn keyed(command: &DocBuf) -> (Option<DocBuf>, Option<Uuid>) {
     if matches!(command.as_doc().first(), Some((KILL, _))) {
         return (None, None);
     }
-    let key = Uuid::new_v4();
+    // not from the system for each request
+    let key = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
     let plain = match command.get(FIELD) {
         Some(_) => fields::without(command.as_doc(), &[FIELD]),
         None => command.clone(),

@@ -52,6 +52,7 @@ pub use handler::{Handler, News, Session};
 pub use limits::{BLOCKING_THREADS_MAX, Limits};
 pub use listeners::{Listeners, UnixSocket, bind, listen};
 pub use metrics::Metrics;
+pub use pool::Hooks;
 pub use server::Server;
 pub use signal::{Signal, watch_signals};
 pub use stop::Stop;

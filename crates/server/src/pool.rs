@@ -19,6 +19,8 @@ use tokio::sync::oneshot;
 
 /// A thread that is idle for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
+/// One that is idle for this long calls the hook for that.
+const RESTS_AFTER: Duration = Duration::from_millis(100);
 
 /// Does the work and returns the notification of its end.
 type Job = Box<dyn FnOnce() -> Notify + Send>;
@@ -32,8 +34,22 @@ pub(crate) struct Pool {
 struct Shared {
     state: Mutex<State>,
     threads_max: usize,
-    /// Runs first in each thread.
-    begin: fn(),
+    hooks: Hooks,
+}
+
+/// Functions that each thread of the pool calls.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Called first of all.
+    pub begin: fn(),
+    /// Called after it has had nothing to do for a while.
+    pub idle: fn(),
+}
+
+impl Default for Hooks {
+    fn default() -> Hooks {
+        Hooks { begin: || {}, idle: || {} }
+    }
 }
 
 #[derive(Default)]
@@ -50,9 +66,9 @@ struct State {
 }
 
 impl Pool {
-    pub(crate) fn new(threads_max: usize, begin: fn()) -> Pool {
+    pub(crate) fn new(threads_max: usize, hooks: Hooks) -> Pool {
         let threads_max = threads_max.max(1);
-        Pool { shared: Arc::new(Shared { state: Mutex::default(), threads_max, begin }) }
+        Pool { shared: Arc::new(Shared { state: Mutex::default(), threads_max, hooks }) }
     }
 
     /// Runs `work` on a thread of the pool; `None` when it panicked, or no thread can be had.
@@ -121,7 +137,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn serve(&self, number: u64) {
-        (self.begin)();
+        (self.hooks.begin)();
         let (sender, receiver) = channel();
         let mut next = self.first_or_idle(number, &sender);
         loop {
@@ -148,6 +164,11 @@ impl Shared {
 
     /// `None`: nothing came, and the thread is no longer among the idle.
     fn wait(&self, number: u64, receiver: &Receiver<Option<Job>>) -> Option<Job> {
+        match receiver.recv_timeout(RESTS_AFTER) {
+            Ok(job) => return job,
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => (self.hooks.idle)(),
+        }
         loop {
             match receiver.recv_timeout(IDLE) {
                 Ok(job) => return job,
@@ -198,9 +219,10 @@ mod tests {
     #[test]
     fn as_many_threads_as_requests_at_once_however_fast_they_follow() {
         const CLIENTS: usize = 8;
-        let pool = Arc::new(Pool::new(100, || {
+        let begin = || {
             BEGUN.fetch_add(1, Ordering::SeqCst);
-        }));
+        };
+        let pool = Arc::new(Pool::new(100, Hooks { begin, ..Hooks::default() }));
         runtime().block_on(async {
             let clients = (0..CLIENTS).map(|client| {
                 let pool = pool.clone();
@@ -220,7 +242,7 @@ mod tests {
 
     #[test]
     fn beyond_the_most_requests_queue_and_all_are_done() {
-        let pool = Arc::new(Pool::new(2, || {}));
+        let pool = Arc::new(Pool::new(2, Hooks::default()));
         let done = runtime().block_on(async {
             let slow = |_| {
                 let pool = pool.clone();
@@ -237,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_request_alone_and_the_end_of_the_pool_its_threads() {
-        let pool = Pool::new(1, || {});
+        let pool = Pool::new(1, Hooks::default());
         let shared = Arc::downgrade(&pool.shared);
         runtime().block_on(async {
             assert_eq!(
@@ -258,5 +280,27 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         panic!("the thread did not end");
+    }
+
+    static RESTS: AtomicUsize = AtomicUsize::new(0);
+
+    #[test]
+    fn an_idle_thread_says_so_once_and_works_again() {
+        let idle = || {
+            RESTS.fetch_add(1, Ordering::SeqCst);
+        };
+        let pool = Pool::new(1, Hooks { idle, ..Hooks::default() });
+        runtime().block_on(async {
+            for round in 1..=2 {
+                assert_eq!(pool.run(move || round).await, Some(round));
+                let begun = std::time::Instant::now();
+                while RESTS.load(Ordering::SeqCst) < round {
+                    assert!(begun.elapsed() < Duration::from_secs(30), "round {round}");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                std::thread::sleep(3 * RESTS_AFTER);
+                assert_eq!(RESTS.load(Ordering::SeqCst), round, "once for each rest");
+            }
+        });
     }
 }

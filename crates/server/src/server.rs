@@ -13,7 +13,7 @@ use crate::addresses::{Addresses, Rate};
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
 use crate::memory::Admission;
-use crate::pool::Pool;
+use crate::pool::{Hooks, Pool};
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Result, Stop, Tls, UnixSocket, listen};
 
 /// A server that is not running yet.
@@ -23,7 +23,7 @@ pub struct Server {
     stop: Stop,
     bell: Bell,
     workers: Option<usize>,
-    pool_begin: fn(),
+    pool_hooks: Hooks,
     tls: Option<Arc<Tls>>,
     unix: Option<UnixSocket>,
 }
@@ -36,7 +36,7 @@ impl Server {
             stop: Stop::default(),
             bell: Bell::default(),
             workers: None,
-            pool_begin: || {},
+            pool_hooks: Hooks::default(),
             tls: None,
             unix: None,
         }
@@ -48,9 +48,9 @@ impl Server {
         self
     }
 
-    /// Runs first in each thread of the pool for requests that may wait for a disk.
-    pub fn with_pool_begin(mut self, begin: fn()) -> Server {
-        self.pool_begin = begin;
+    /// Functions that each thread of the pool for requests that may wait for a disk calls.
+    pub fn with_pool_hooks(mut self, hooks: Hooks) -> Server {
+        self.pool_hooks = hooks;
         self
     }
 
@@ -87,8 +87,8 @@ impl Server {
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, bell, pool_begin, tls, unix, .. } = self;
-        let pool = Pool::new(limits.blocking_threads_max, pool_begin);
+        let Server { limits, metrics, stop, bell, pool_hooks, tls, unix, .. } = self;
+        let pool = Pool::new(limits.blocking_threads_max, pool_hooks);
         let shared = Arc::new(Shared {
             handler,
             addresses: Addresses::new(limits.connections_per_address_max),
