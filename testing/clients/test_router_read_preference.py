@@ -143,3 +143,23 @@ def test_reads_continue_without_a_secondary(uri):
         until = time.monotonic() + 3
         while time.monotonic() < until:
             assert parts.count_documents({}) == DOCUMENTS
+
+
+def test_a_new_primary_of_a_shard_knows_what_the_shard_owns(uri):
+    """It refused every request of routers as stale: only a start read what the shard owns."""
+    def leader(hosts):
+        for host in hosts:
+            with pymongo.MongoClient(host, directConnection=True, serverSelectionTimeoutMS=20000) as member:
+                if member.admin.command("hello")["isWritablePrimary"]:
+                    return host
+        return None
+
+    with pymongo.MongoClient(uri[0], serverSelectionTimeoutMS=20000) as client:
+        hosts = next(shard["host"] for shard in client.admin.command("listShards")["shards"] if shard["_id"] == "s1").split("/")[1].split(",")
+        before = wait_for("a primary", lambda: leader(hosts), 60)
+        with pymongo.MongoClient(before, directConnection=True, serverSelectionTimeoutMS=20000) as member:
+            member.admin.command("replSetStepDown", 60)
+        wait_for("another primary", lambda: leader(set(hosts) - {before}), 60)
+        client.pref.parts.insert_one({"_id": -1, "a": DOCUMENTS + 1})
+        assert client.pref.parts.find_one({"a": DOCUMENTS + 1})["_id"] == -1
+        client.pref.parts.delete_one({"a": DOCUMENTS + 1})

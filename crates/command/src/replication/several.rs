@@ -457,6 +457,11 @@ impl Commands {
         self.attempt(self.load_defaults(replication));
         self.attempt(self.read_cluster_parameters());
         self.attempt(self.read_feature_version());
+        // What the primary before knew is in rows. Without it every request of a router would be refused as stale.
+        if let Err(error) = self.begin_sharding() {
+            self.log.warn(events::ROLE_NOT_WRITTEN, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
+            return;
+        }
         let serves = || self.several.handle().is_some_and(|handle| handle.status().serves == Some(epoch));
         // Published by the member's thread a moment later.
         for _ in 0..100 {
