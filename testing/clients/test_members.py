@@ -171,8 +171,11 @@ def test_roles_and_step_down(tmp_path):
                 other.admin.command("replSetStepDown", 10)
             assert refused.value.details["code"] == 10107
         # all members have it
-        everywhere = client.db.get_collection("c", write_concern=pymongo.WriteConcern(3, wtimeout=10_000))
-        everywhere.insert_one({"_id": 1})
+        until(lambda: sorted(one["state"] for one in status(client)["members"]) == [1, 2, 2], what="heartbeats of secondaries")
+        written = client.db.command("insert", "c", documents=[{"_id": 1}], writeConcern={"w": 3, "wtimeout": 10_000})["operationTime"]
+        # rs.printSecondaryReplicationInfo() shows no lag of members that have acknowledged it, without a wait for their heartbeats
+        said = client.admin.command("replSetGetStatus")["members"]
+        assert all(one[name]["ts"] >= written for one in said if not one.get("self") for name in ("optime", "optimeDurable")), said
         for member in members.members:
             assert 1 in documents(member)
         with client.start_session(causal_consistency=True) as session:

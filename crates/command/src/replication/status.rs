@@ -25,8 +25,9 @@ fn read_time(transactions: &Transactions, position: Position) -> Option<OpTime> 
     })
 }
 
-/// Returns the entry of another member, from its last heartbeat.
-fn other_status(member: &Member, heard: Option<&Heard>) -> DocBuf {
+/// Returns the entry of another member, from its last heartbeat. `reached`, the time of the record that it has acknowledged to this one, with the term,
+/// is newer than that.
+fn other_status(member: &Member, heard: Option<&Heard>, reached: Option<(OpTime, i64)>) -> DocBuf {
     let doc = DocBuf::new().with("_id", member.id as i32).with("name", member.host.as_str());
     let Some(heard) = heard else {
         return doc.with("health", 0.0).with("state", UNKNOWN.0).with("stateStr", UNKNOWN.1);
@@ -51,14 +52,16 @@ fn other_status(member: &Member, heard: Option<&Heard>) -> DocBuf {
     };
     let mut doc = seen.with("health", 1.0).with("state", state as i32).with("stateStr", name);
     doc.append("uptime", heard.number("uptime").unwrap_or(0));
-    for (field, from) in [("optime", "opTime"), ("optimeDurable", "durableOpTime")] {
-        if let Some(value) = heard.reply.get(from) {
-            doc.append(field, value);
-        }
-    }
-    for (field, from) in [("optimeDate", "wallTime"), ("optimeDurableDate", "durableWallTime")] {
-        if let Some(value) = heard.reply.get(from) {
-            doc.append(field, value);
+    // One that applies later, or copies the data yet, has acknowledged what it does not show.
+    let reached = reached.filter(|_| state == 2 && member.delay_seconds == 0);
+    for (field, from, date, wall) in [
+        ("optime", "opTime", "optimeDate", "wallTime"),
+        ("optimeDurable", "durableOpTime", "optimeDurableDate", "durableWallTime"),
+    ] {
+        if let Some((time, term)) = reached {
+            doc.append(field, &time.to_doc(term)).append(date, ValueRef::DateTime(time.wall));
+        } else if let (Some(time), Some(wall)) = (heard.reply.get(from), heard.reply.get(wall)) {
+            doc.append(field, time).append(date, wall);
         }
     }
     doc.append("pingMs", heard.round_trip.as_millis() as i64).append("lastHeartbeatMessage", "");
@@ -164,11 +167,17 @@ impl Commands {
                 members.push(own.clone());
                 continue;
             }
-            let mut doc = other_status(member, heard.get(&id));
+            let peer = peers.iter().find(|peer| peer.identity.id == id);
+            let transactions = &self.database.transactions;
+            let reached = peer.filter(|peer| peer.acknowledged.0 > 0).and_then(|peer| match peer.acknowledged {
+                all if all >= transactions.shown() => Some(progress.durable),
+                some => read_time(transactions, some),
+            });
+            let mut doc = other_status(member, heard.get(&id), reached.map(|time| (time, term)));
             let said = heard.get(&id).and_then(|heard| heard.text("syncingTo"));
             let from = said.and_then(|host| config.members.iter().find(|other| other.host == host));
             put_source(&mut doc, from.map(|from| (from.host.as_str(), from.id)));
-            if let Some(peer) = peers.iter().find(|peer| peer.identity.id == id) {
+            if let Some(peer) = peer {
                 doc.append("lagMillis", peer.behind.as_millis() as i64);
                 doc.append("position", peer.acknowledged.0 as i64);
             }

@@ -439,7 +439,14 @@ impl Machine {
             Message::Relay { epoch, serial, after } => self.receive_relay(from, epoch, serial, after),
             Message::Relayed(records) => self.receive_relayed(from, records, out),
             Message::NotPrimary { epoch } => self.receive_not_primary(from, epoch),
-            Message::Lead { epoch } => drop(self.accepts(from, epoch, out)),
+            Message::Lead { epoch } => {
+                if self.accepts(from, epoch, out)
+                    && let Some(follower) = self.follower()
+                {
+                    // A fetch that came before it led had no reply with records: it is not waited for.
+                    follower.fetching = None;
+                }
+            }
             Message::Records(records) => {
                 if self.accepts(from, records.epoch, out) {
                     self.receive_records(records, out);
