@@ -8,7 +8,7 @@ DBPATH ?= data
 
 .PHONY: waiting followers followers-clients cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
 .PHONY: dist image attack attack-short crash-power nightly loom miri simulate
-.PHONY: drivers drivers-short driver-logins driver-suites setup-drivers setup-tools
+.PHONY: drivers drivers-short driver-logins driver-suites drivers-members setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
 
 run: build
@@ -107,6 +107,12 @@ drivers-short: setup-build setup-clients setup-drivers
 # the same flows as drivers-short with more documents, larger files and more clients
 drivers: build setup-clients setup-drivers setup-tools
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/drivers/.venv/bin/python testing/drivers/run.py --full
+
+# the same flows against three members, and those of a set again while the primary steps down every three seconds
+drivers-members: setup-build setup-clients setup-drivers
+	cargo build --locked -p arbor
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/drivers/.venv/bin/python testing/drivers/run.py --members 3
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/drivers/.venv/bin/python testing/drivers/run.py --members 3 --step-down 3 --full
 
 # the tests of PyMongo and of MongoDB's Go driver, fetched from their registries, against one member of a set
 driver-suites: quick setup-clients

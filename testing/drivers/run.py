@@ -5,6 +5,9 @@ Those of set/ run against a replica set of one member, and stores_and_jobs there
 Those of tools/ are programs that `scripts/setup tools` builds; they run with --full, or when they are named.
 
     run.py [--full] [--only NAME ...] [--uri URI] [--jobs N]
+    run.py --members 3 [--step-down 10]
+
+With --members all flows run against a set of this many, with --step-down those of a set while its primary steps down again and again: the drivers repeat what they may.
 
 ARBOR names the server's binary. A flow is one process; it has a database of its own, named after it.
 """
@@ -16,12 +19,16 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from arbor_process import Arbor, ReplicaSet  # noqa: E402
+import pymongo  # noqa: E402
+from pymongo.errors import PyMongoError  # noqa: E402
+
+from arbor_process import Arbor, Members, ReplicaSet  # noqa: E402
 
 # tools whose work is more than that of a standalone
 ON_A_SET = ("mongo_tools", "mongodb_exporter", "prometheus_exporter")
@@ -78,6 +85,47 @@ def run_all(uri, set_uri, arguments):
     return 1 if names["failed"] else 0
 
 
+class StepDowns:
+    """Has the primary of a set step down every few seconds."""
+
+    def __init__(self, uri, every_s):
+        self.uri, self.every_s = uri, every_s
+        self.stopped, self.count = threading.Event(), 0
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        with pymongo.MongoClient(self.uri) as client:
+            while not self.stopped.wait(self.every_s):
+                try:
+                    client.admin.command("replSetStepDown", 5, secondaryCatchUpPeriodSecs=3)
+                    self.count += 1
+                except PyMongoError as error:
+                    print(f"stepDown: {error}", flush=True)
+
+    def __enter__(self):
+        if self.every_s:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        if self.every_s:
+            self.thread.join()
+            print(f"{self.count} times the primary stepped down")
+
+
+def on_members(arguments):
+    if arguments.step_down and not arguments.only:
+        arguments.only = [name for name, (_, wants_set) in flows([], False).items() if wants_set]
+    with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as directory, Members(directory, arguments.members) as members:
+        with pymongo.MongoClient("127.0.0.1", members.members[0].port, directConnection=True) as client:
+            client.admin.command("replSetInitiate", members.config())
+            while not client.admin.command("hello")["isWritablePrimary"]:
+                time.sleep(0.05)
+        with StepDowns(members.uri, arguments.step_down):
+            return run_all(members.uri, members.uri, arguments)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the long form: more documents, larger files, more clients")
@@ -85,7 +133,11 @@ def main():
     parser.add_argument("--uri", help="a server that runs already, also a MongoDB")
     parser.add_argument("--set-uri", help="a set that runs already")
     parser.add_argument("--jobs", type=int, default=2, help="flows side by side")
+    parser.add_argument("--members", type=int, default=0, help="a set of this many members for all flows")
+    parser.add_argument("--step-down", type=float, default=0, help="seconds between two changes of its primary")
     arguments = parser.parse_args()
+    if arguments.members:
+        return on_members(arguments)
     if arguments.uri:
         return run_all(arguments.uri, arguments.set_uri or arguments.uri, arguments)
     with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as directory:
