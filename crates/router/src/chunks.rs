@@ -693,13 +693,18 @@ pub(crate) fn transaction(catalog: &Catalog, commands: Vec<DocBuf>, interrupt: &
     loop {
         match try_transaction(catalog, &commands, interrupt) {
             // it has been aborted
-            Err(error) if error.code == Code::WRITE_CONFLICT && Instant::now() < until => {
+            Err(error) if is_transient(&error) && Instant::now() < until => {
                 interrupt.check()?;
                 std::thread::sleep(CONFLICT_PAUSE);
             }
             outcome => return outcome,
         }
     }
+}
+
+/// Returns true if the transaction has been aborted, and may succeed if it is repeated.
+fn is_transient(error: &Error) -> bool {
+    error.code == Code::WRITE_CONFLICT || error.labels.iter().any(|label| label == arbor_protocol::labels::TRANSIENT)
 }
 
 fn try_transaction(catalog: &Catalog, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
@@ -754,5 +759,14 @@ mod tests {
             assert_eq!(code(key), Some(2), "{key}");
         }
         assert_eq!(code("5"), Some(14));
+    }
+
+    #[test]
+    fn only_what_was_aborted_is_repeated() {
+        let of = |text: &str| is_transient(&crate::shard::error_of(doc(text).as_doc()));
+        assert!(of("{ok: 0, code: 112, errmsg: 'conflict'}"));
+        assert!(of("{ok: 0, code: 246, errmsg: 'an index was built', errorLabels: ['TransientTransactionError']}"));
+        assert!(!of("{ok: 0, code: 91, errmsg: 'shutdown', errorLabels: ['RetryableWriteError']}"));
+        assert!(!of("{ok: 0, code: 11000, errmsg: 'duplicate'}"));
     }
 }

@@ -247,13 +247,14 @@ mod tests {
             device: Some(device),
             server_cpu_s: Some(0.5),
             client_cpu_s: 0.1,
+            processors: 4,
             ..Usage::default()
         };
         let record = step_record("c2", 1, BTreeMap::new(), &step(recorder, usage, Vec::new()));
         for (name, expect) in [
             ("per_second", 100.0),
             ("cpu_per_unit", 400_000.0),
-            ("cpu_us_per_unit", 4000.0 * processors() as f64),
+            ("cpu_us_per_unit", 16_000.0),
             ("context_switches_per_unit", 4.0),
             ("reads_per_unit", 2.0),
             ("read_kb_per_unit", 4.0),
