@@ -7,7 +7,7 @@ Those of tools/ are programs that `scripts/setup tools` builds; they run with --
     run.py [--full] [--only NAME ...] [--uri URI] [--jobs N]
     run.py --members 3 [--step-down 10]
 
-With --members all flows run against a set of this many, with --step-down those of a set while its primary steps down again and again: the drivers repeat what they may.
+With --members the flows that want no standalone run against a set of this many, with --step-down those of a set while its primary steps down again and again: the drivers repeat what they may.
 
 ARBOR names the server's binary. A flow is one process; it has a database of its own, named after it.
 """
@@ -32,6 +32,10 @@ from arbor_process import Arbor, Members, ReplicaSet  # noqa: E402
 
 # tools whose work is more than that of a standalone
 ON_A_SET = ("mongo_tools", "mongodb_exporter", "prometheus_exporter")
+
+# flows that expect nothing of a standalone
+ON_MEMBERS = ("driver_set", "mongoose_set", "stores_and_jobs on a set", "compass_data_service on a set", "driver_gridfs_and_pool", "mongoose_documents",
+              "mongoose_indexes", "mongoengine_site", "mongosh_session")
 
 LIMIT_S = {False: 120, True: 540}
 
@@ -115,8 +119,8 @@ class StepDowns:
 
 
 def on_members(arguments):
-    if arguments.step_down and not arguments.only:
-        arguments.only = [name for name, (_, wants_set) in flows([], False).items() if wants_set]
+    if not arguments.only:
+        arguments.only = [name for name, (_, wants_set) in flows([], False).items() if wants_set] if arguments.step_down else ON_MEMBERS
     with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as directory, Members(directory, arguments.members) as members:
         with pymongo.MongoClient("127.0.0.1", members.members[0].port, directConnection=True) as client:
             client.admin.command("replSetInitiate", members.config())

@@ -16,10 +16,12 @@ export const database = `drivers_${title}`;
 
 /** The connection string with the flow's database and the given options. */
 export function uri(options = {}, name = database) {
-  const url = new URL(given);
+  // a list of hosts is none that URL would read
+  const [, hosts] = /^mongodb:\/\/([^/?]+)/.exec(given);
+  const url = new URL(given.replace(hosts, 'hosts'));
   url.pathname = `/${name}`;
   for (const [key, value] of Object.entries(options)) url.searchParams.set(key, value);
-  return url.toString();
+  return url.toString().replace('//hosts', `//${hosts}`);
 }
 
 /** Awaits an error and compares the named fields of it; a regular expression is matched. */

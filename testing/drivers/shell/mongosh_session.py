@@ -14,9 +14,15 @@ from flow import DATABASE, FULL, URI, empty_database, finish, same, step  # noqa
 MONGOSH = HERE.parent.parent / "clients" / "node_modules" / ".bin" / "mongosh"
 
 
+def uri_of(database):
+    """Returns the connection string with a database, which comes before the options."""
+    hosts, *options = URI.split("/?")
+    return "?".join([f"{hosts.rstrip('/')}/{database}", *options])
+
+
 def typed(*lines, database=DATABASE):
     """The shell as a user has it: lines on its standard input, its whole output."""
-    done = subprocess.run([str(MONGOSH), "--norc", f"{URI.rstrip('/')}/{database}"], input="\n".join(lines) + "\nexit\n",
+    done = subprocess.run([str(MONGOSH), "--norc", uri_of(database)], input="\n".join(lines) + "\nexit\n",
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -25,7 +31,7 @@ def typed(*lines, database=DATABASE):
 def script(text, *arguments):
     """Each `out(x)` adds to the list that is answered."""
     prelude = "const results = []; const out = x => results.push(x); const code = f => { try { return f() ?? 'no error'; } catch (e) { return e.code ?? e.message; } };"
-    done = subprocess.run([str(MONGOSH), "--quiet", "--norc", f"{URI.rstrip('/')}/{DATABASE}", *arguments, "--eval",
+    done = subprocess.run([str(MONGOSH), "--quiet", "--norc", uri_of(DATABASE), *arguments, "--eval",
                            f"{prelude}\n{text}\nprint('RESULT ' + EJSON.stringify(results));"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))[len("RESULT "):])
@@ -104,9 +110,9 @@ with step("load and files as scripts, EJSON, --json output") as seen:
         path = pathlib.Path(directory, "fill.js")
         path.write_text(f"function fill(n) {{ for (let i = 0; i < n; i++) db.loaded.insertOne({{i}}); }}\nfill({500 if FULL else 50});\n")
         same(script(f"load({json.dumps(str(path))}); fill(5); out(db.loaded.countDocuments());"), [505 if FULL else 55])
-        done = subprocess.run([str(MONGOSH), "--quiet", "--norc", f"{URI.rstrip('/')}/{DATABASE}", str(path)], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([str(MONGOSH), "--quiet", "--norc", uri_of(DATABASE), str(path)], capture_output=True, text=True, timeout=120)
         same((done.returncode, done.stderr), (0, ""))
-    done = subprocess.run([str(MONGOSH), "--quiet", "--norc", "--json=canonical", f"{URI.rstrip('/')}/{DATABASE}", "--eval", "({n: Long(5), d: Decimal128('1.5'), when: new Date(0)})"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(MONGOSH), "--quiet", "--norc", "--json=canonical", uri_of(DATABASE), "--eval", "({n: Long(5), d: Decimal128('1.5'), when: new Date(0)})"], capture_output=True, text=True, timeout=120)
     same(json.loads(done.stdout), {"n": {"$numberLong": "5"}, "d": {"$numberDecimal": "1.5"}, "when": {"$date": {"$numberLong": "0"}}})
 
 finish()
