@@ -1,6 +1,7 @@
 """A real Arbor server for each test session, on a free port of 127.0.0.1, ended by its process id."""
 
 import os
+import re
 import sys
 
 import pymongo
@@ -36,11 +37,28 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    item.stash[FAILED] = report.failed
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item):
+    """Ends all servers behind a test that failed, also those of its module: its second attempt begins with new ones."""
+    if item.stash[FAILED]:
+        item.session._setupstate.teardown_exact(None)
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Shows why a test failed that was repeated: its last attempt may fail for what the first one left."""
+    """Shows where and why a test failed that was repeated: the lines with places, statements and errors."""
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"first attempt of {report.nodeid}")
-        terminalreporter.line(report.longreprtext)
+        terminalreporter.line("\n".join(line for line in report.longreprtext.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)))
 
 
 @pytest.fixture(scope="session")
