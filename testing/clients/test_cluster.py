@@ -151,6 +151,12 @@ def test_shards_behind_a_router(cluster, tmp_path):
         assert client.test.trees.count_documents({}) == 100
 
 
+def votes(member):
+    """The voters of a member's etcd, and those that do not vote yet."""
+    coordinator = member.admin.command("replSetGetStatus")["arbor"]["coordinator"]
+    return set(coordinator["voters"]), set(coordinator["learners"])
+
+
 def test_shards_of_three_members(cluster, tmp_path):
     """Writes of the shards wait for messages of their members: no command may hold the threads that read those."""
     process, uri = cluster(3, "--shards", "2")
@@ -168,3 +174,6 @@ def test_shards_of_three_members(cluster, tmp_path):
         assert client.test.trees.count_documents({}) == 100
         client.test.trees.drop()
         assert client.test.trees.count_documents({}) == 0
+        hosts = client.config.shards.find_one({"_id": "s0"})["host"].split("/")[1].split(",")
+        with pymongo.MongoClient(f"mongodb://{hosts[1]}/?directConnection=true") as member:
+            wait_for("three voters of etcd", lambda: votes(member) == (set(hosts), set()))

@@ -68,9 +68,10 @@ def test_a_router_that_dies_leaves_all_or_nothing(cluster, routed, tmp_path):
 
 
 def test_a_router_that_dies_moves_all_of_a_database_or_nothing(cluster, routed, tmp_path):
-    rng, primaries = random.Random(11), set()
-    names = [f"moved{attempt}" for attempt in range(6)]
-    for attempt, db in enumerate(names):
+    rng, names, left = random.Random(11), [], {"s0": 0, "s1": 0}
+    while min(left.values()) < 3 and len(names) < 20:
+        db = f"moved{len(names)}"
+        names.append(db)
         expected = filled(routed, db)
         with Router(tmp_path, cluster.config) as router, router.client(retryWrites=False) as client:
             client[db].c1.find_one()
@@ -83,18 +84,19 @@ def test_a_router_that_dies_moves_all_of_a_database_or_nothing(cluster, routed, 
             thread.start()
             # the copy begins, or is over
             deadline, state = time.monotonic() + 30, {}
-            awaited = "moving" if attempt < 3 else "primary"
+            awaited = "moving" if left["s0"] < 3 else "primary"
             while time.monotonic() < deadline and thread.is_alive():
                 state = routed.config.databases.find_one({"_id": db})
                 if awaited == "moving" and "moving" in state or awaited == "primary" and state["primary"] == "s1":
                     break
-            time.sleep(rng.uniform(0, 0.05 if awaited == "moving" else 0))
+            # on a busy machine a whole copy may pass unseen, so later attempts do not wait
+            time.sleep(rng.uniform(0, 0.05 if len(names) <= 3 else 0))
             router.kill()
             thread.join()
+        left[routed.config.databases.find_one({"_id": db})["primary"]] += 1
     wait_for_left_locks(routed)
     for db in names:
         state = routed.config.databases.find_one({"_id": db})
-        primaries.add(state["primary"])
         assert "moving" not in state
         there = of_database(cluster, db)
         for shard, found in there.items():
@@ -103,7 +105,7 @@ def test_a_router_that_dies_moves_all_of_a_database_or_nothing(cluster, routed, 
         routed[db].c1.insert_one({"_id": "later"})
         assert routed.admin.command("movePrimary", db, to="s2")["primary"] == "s2"
         assert routed[db].c1.count_documents({}) == expected["c1"] + 1
-    assert primaries == {"s0", "s1"}, "both outcomes were seen"
+    assert all(left.values()), "both outcomes were seen"
 
 
 def test_changes_of_routers_that_died_are_completed_without_a_statement(cluster, routed, tmp_path):

@@ -261,13 +261,15 @@ class Set:
         raise RuntimeError(f"no primary within {wait_s} s")
 
     def wait_until_whole(self, wait_s=180):
-        """Waits until every member is primary or secondary, and has its etcd: without that, the next fault would be one too many."""
+        """Waits until every member is primary or secondary, and has an etcd that votes: without that, the next fault would be one too many."""
         until, last = time.monotonic() + wait_s, None
         while time.monotonic() < until:
             try:
                 primary = self.wait_for_primary()
-                last = [(one["name"], one["stateStr"], one.get("optimeDate")) for one in primary.command("replSetGetStatus")["members"]]
-                has_etcd = len(self.members) == 1 or all(member.etcd() for member in self.members)
+                status = primary.command("replSetGetStatus")
+                last = [(one["name"], one["stateStr"], one.get("optimeDate")) for one in status["members"]]
+                voters = status["arbor"]["coordinator"].get("voters", [])
+                has_etcd = len(self.members) == 1 or len(voters) == len(self.members) and all(member.etcd() for member in self.members)
                 if has_etcd and len(last) == len(self.members) and sorted(state for _, state, _ in last) == ["PRIMARY"] + ["SECONDARY"] * (len(last) - 1):
                     return
             except PyMongoError as error:

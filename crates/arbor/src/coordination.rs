@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_etcd::{Etcd, EtcdOptions, Keeper, KeeperOptions, TlsFiles};
+use arbor_etcd::{Etcd, EtcdMember, EtcdOptions, Keeper, KeeperOptions, TlsFiles};
 use arbor_member::{Coordinators, Place};
 use arbor_protocol::log::{Log, events};
 use arbor_repl::{Coordinator, SharedFile};
@@ -93,11 +93,16 @@ impl Coordinators for Managed {
     }
 
     fn describe(&self) -> DocBuf {
-        let doc = DocBuf::new().with("kind", "managed etcd");
-        match self.keeper.pid() {
-            Some(pid) => doc.with("pid", i64::from(pid)),
-            None => doc,
+        let mut doc = DocBuf::new().with("kind", "managed etcd");
+        if let Some(pid) = self.keeper.pid() {
+            doc.append("pid", i64::from(pid));
         }
+        let members = self.keeper.members();
+        for (field, learns) in [("voters", false), ("learners", true)] {
+            let of_kind = members.iter().filter(|member| member.is_learner == learns);
+            doc.append(field, &of_kind.map(EtcdMember::shown).collect::<ArrayBuf>());
+        }
+        doc
     }
 }
 

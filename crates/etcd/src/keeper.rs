@@ -61,6 +61,8 @@ pub struct Keeper {
     running: Mutex<Option<Running>>,
     /// That of `running`, which is not locked for long.
     process: Mutex<Option<RunningProcess>>,
+    /// Members of etcd in the last round that read them.
+    members: Mutex<Vec<EtcdMember>>,
     /// A step that waits for etcd hears of the end of the server without the lock.
     stopped: AtomicBool,
 }
@@ -83,6 +85,7 @@ impl Keeper {
             log: log.clone(),
             running: Mutex::new(None),
             process: Mutex::new(None),
+            members: Mutex::default(),
             stopped: AtomicBool::new(false),
         })
     }
@@ -127,6 +130,11 @@ impl Keeper {
     /// Process id of the running etcd.
     pub fn pid(&self) -> Option<u32> {
         self.process.lock().as_ref()?.pid()
+    }
+
+    /// Members of etcd as this one knew them a few seconds ago; none before the first round, and since etcd is away.
+    pub fn members(&self) -> Vec<EtcdMember> {
+        self.members.lock().clone()
     }
 
     fn check_hosts(&self, hosts: &[String]) -> Result<(), Error> {
@@ -191,7 +199,9 @@ impl Keeper {
         let agreement = running.etcd.read().map_err(|error| Error::Unknown(error.to_string()))?;
         let Some((_, agreement)) = agreement else { return Ok(true) };
         let Some(Configured { hosts, primary }) = Configured::of(&agreement) else { return Ok(true) };
-        let members = running.etcd.members()?;
+        let members = running.etcd.members();
+        *self.members.lock() = members.as_ref().map_or_else(|_| Vec::new(), Vec::clone);
+        let members = members?;
         let own = members.iter().find(|member| member.name == running.own);
         match (hosts.contains(&running.own), &running.managed) {
             (true, None) => self.join(running, &hosts, &members).map(|()| false),

@@ -22,6 +22,14 @@ pub struct EtcdMember {
 }
 
 impl EtcdMember {
+    /// Returns its name, or where it is to be started.
+    pub fn shown(&self) -> &str {
+        match &*self.name {
+            "" => self.peer_urls.first().map_or("", String::as_str),
+            name => name,
+        }
+    }
+
     fn of(value: &Value) -> Option<EtcdMember> {
         let texts = |name| {
             let texts = value.get(name).and_then(Value::as_array);
