@@ -72,6 +72,23 @@ impl Copies {
         }
     }
 
+    /// Forgets what is still as `used` has it, the database and the table each for itself.
+    fn forget_used(&mut self, db: &str, namespace: &str, used: &Routing) {
+        let (table, database) = match used {
+            Routing::Sharded(table, database) => (Some(table), database.as_ref()),
+            Routing::Unsharded(_, database) => (None, database.as_ref()),
+            Routing::Config(_) => (None, None),
+        };
+        let version = |database: &Database| database.version.as_bytes().to_vec();
+        if self.databases.get(db).map(version) == database.map(version) {
+            self.databases.remove(db);
+        }
+        let is_newer = |now: &Option<Arc<Table>>| now.as_ref().map(Arc::as_ptr) != table.map(Arc::as_ptr);
+        if !self.collections.get(namespace).is_some_and(is_newer) {
+            self.forget(namespace);
+        }
+    }
+
     fn forget_where(&mut self, is_gone: impl Fn(&str) -> bool) {
         self.collections.retain(|namespace, _| !is_gone(namespace));
         self.former.retain(|namespace, _| !is_gone(namespace));
@@ -607,14 +624,7 @@ impl Catalog {
 
     /// Like [`Catalog::forget`], for what a request has used: another one may have read what is new already.
     pub(crate) fn forget_used(&self, db: &str, namespace: &str, used: &Routing) {
-        let mut known = self.known.lock();
-        match (used, known.collections.get(namespace)) {
-            (Routing::Sharded(used, _), Some(Some(now))) if !Arc::ptr_eq(used, now) => {}
-            _ => {
-                known.databases.remove(db);
-                known.forget(namespace);
-            }
-        }
+        self.known.lock().forget_used(db, namespace, used);
     }
 
     /// The next load of a table reads all of its chunks.
@@ -667,4 +677,52 @@ pub(crate) fn versioned(mut command: DocBuf, routing: &Routing, shard: &str) -> 
         Routing::Sharded(table, _) => drop(command.append("shardVersion", &table.version_for(shard))),
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use arbor_notation::doc;
+
+    use super::*;
+
+    fn database(last_mod: i32) -> Database {
+        let version = DocBuf::new().with("lastMod", last_mod);
+        Database { primary: "s0".to_owned(), version, is_dropping: false, no_view: false }
+    }
+
+    fn table() -> Arc<Table> {
+        Arc::new(Table::of_key("db.c", &doc("{a: 1}")))
+    }
+
+    #[test]
+    fn only_what_a_request_has_used_is_forgotten() {
+        let (old_table, new_table) = (table(), table());
+        let connect: Connect = Arc::new(|_, _| unreachable!("nothing is sent"));
+        let shard = Shard::new("s0", "s0/h:1", connect, Arc::default()).unwrap();
+        let sharded = Routing::Sharded(old_table.clone(), Some(database(1)));
+        let unsharded = Routing::Unsharded(Arc::new(shard), Some(database(1)));
+        // used, version of the database now, table now, whether the database and the table are known afterwards
+        let cases = [
+            (&sharded, 1, Some(&old_table), false, false),
+            (&sharded, 2, Some(&old_table), true, false),
+            (&sharded, 1, Some(&new_table), false, true),
+            (&sharded, 2, Some(&new_table), true, true),
+            (&sharded, 2, None, true, true),
+            (&unsharded, 1, None, false, false),
+            (&unsharded, 2, None, true, false),
+            (&unsharded, 1, Some(&new_table), false, true),
+        ];
+        for (at, (used, last_mod, table, keeps_database, keeps_table)) in cases.into_iter().enumerate() {
+            let mut known = Copies::default();
+            known.databases.insert("db".to_owned(), database(last_mod));
+            known.keep("db.c", table.cloned());
+            known.forget_used("db", "db.c", used);
+            assert_eq!(known.databases.contains_key("db"), keeps_database, "the database in case {at}");
+            assert_eq!(known.collections.contains_key("db.c"), keeps_table, "the table in case {at}");
+        }
+        let mut known = Copies::default();
+        known.loading.insert("db.c".to_owned(), false);
+        known.forget_used("db", "db.c", &sharded);
+        assert_eq!(known.loading.get("db.c"), Some(&true), "what is being read may be old");
+    }
 }

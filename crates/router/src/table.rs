@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use arbor_base::paranoid;
 use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
@@ -130,7 +131,9 @@ impl Table {
         if self.owners.is_empty() || last_max != self.highest() {
             return Err(broken(&self.namespace, "its chunks do not reach the end"));
         }
-        assert_eq!(self.owners.len(), self.ends.len(), "T1: one bound for each range");
+        let ranges = self.owners.len();
+        assert_eq!((self.ends.len(), self.changed.len()), (ranges, ranges), "T1: one bound for each range");
+        paranoid!((1..ranges).all(|at| self.low(at - 1) < self.low(at)), "T1: the lower bounds ascend");
         Ok(self)
     }
 
@@ -192,7 +195,7 @@ impl Table {
         }
         let highest = self.highest();
         copied.until(&highest, &mut next)?;
-        Ok(if copied.end == highest { Some(next) } else { None })
+        if copied.end == highest { next.finish(&highest).map(Some) } else { Ok(None) }
     }
 
     /// Returns the first range whose lower bound is not below a key.
