@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: waiting followers followers-clients cluster moves nemesis nemesis-short nemesis-report run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build crash-backups same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb
-.PHONY: dist image attack attack-short crash-power nightly loom miri simulate
+.PHONY: features dist image attack attack-short crash-power nightly loom miri simulate
 .PHONY: drivers drivers-short driver-logins driver-suites drivers-members setup-drivers setup-tools
 .PHONY: setup-build setup-clients setup-deny setup-etcd setup-pages setup-rocksdb setup-wiredtiger
 
@@ -162,7 +162,12 @@ simulate: setup-build
 	cargo run --profile quick --locked -p arbor-sim -- --steps $(STEPS) --seed $(SEED)
 
 # what is too slow for `make test`, in one go
-nightly: loom miri simulate attack crash crash-power crash-switch crash-index-build crash-backups crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
+nightly: features loom miri simulate attack crash crash-power crash-switch crash-index-build crash-backups crash-bank crash-streams crash-images moves nemesis same-history transactions retries ddl fuzz
+
+# what is off by default in the laboratory
+features:
+	cargo clippy --locked -p arbor-lab --all-targets --features mysql,parquet,official-driver -- -D warnings
+	cargo test --locked -p arbor-lab --lib --features mysql,parquet,official-driver
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50

@@ -62,7 +62,7 @@ pub(crate) fn servers(command: Command) -> Command {
     command.arg(option("binary", "FILE", "Binary that managed servers run (this one)")).arg(option(
         "data",
         "DIR",
-        "Directory that managed servers' data directories are made in (the temporary directory); run: NAME=DIR,NAME=DIR for several devices",
+        "Directory that managed servers' data directories are made in (the temporary directory); run: NAME=DIR,NAME=DIR for several devices, DIR+200iops+40mb for a slowed one",
     ))
 }
 
@@ -113,6 +113,11 @@ fn run() -> Command {
             "engine",
             "E[,E]",
             "Storage engines; a server is started for each (ftree); all: those of this build and MariaDB where it runs",
+        ))
+        .arg(list(
+            "mysql",
+            "NAME=DIR",
+            "Installed MySQLs or MariaDBs, whose engines are NAME.innodb, NAME.myrocks and so on",
         ))
         .arg(list(
             "target",

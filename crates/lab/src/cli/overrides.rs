@@ -11,7 +11,7 @@ use crate::kv::{KvEngine, asked_for};
 use crate::run::Ramp;
 use crate::target::Driver;
 use crate::target::managed::Setup;
-use crate::target::mysql::{MARIADB, MariaDb};
+use crate::target::mysql::{MariaDb, MySqlBuild};
 use crate::{Error, Result};
 
 pub(crate) fn setup(matches: &ArgMatches) -> Result<Setup> {
@@ -20,7 +20,7 @@ pub(crate) fn setup(matches: &ArgMatches) -> Result<Setup> {
         None => std::env::current_exe()?,
     };
     let root = text(matches, "data").map_or_else(default_root, PathBuf::from);
-    Ok(Setup { binary, root, arguments: Vec::new(), keep: false })
+    Ok(Setup { binary, root, arguments: Vec::new(), keep: false, disk: Default::default(), mysql: Vec::new() })
 }
 
 /// The plan of `run`.
@@ -50,6 +50,9 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
             return Err(Error::Usage(format!("--agent {agent}: NAME=HOST:PORT with the name of a --target is needed")));
         }
     }
+    let mysql =
+        texts(matches, "mysql").iter().map(|text| MySqlBuild::parse(text)).collect::<std::result::Result<_, _>>();
+    parameters.mysql = mysql.map_err(|what| Error::Usage(format!("--mysql: {what}")))?;
     parameters.text_settings = text(matches, "settings") == Some("text");
     parameters.peer = text(matches, "peer").map(str::to_owned);
     parameters.engines = texts(matches, "engine");
@@ -57,7 +60,7 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
         parameters.engines = vec!["ftree".to_owned()];
     }
     if parameters.engines.iter().any(|engine| engine == "all") {
-        plan.parameters.engines = all_engines(&plan.experiment, built_in);
+        plan.parameters.engines = all_engines(&plan, built_in);
     }
     // Another binary may have other engines; it refuses what it has not.
     known_engines(&mut plan, built_in, text(matches, "binary").is_some())?;
@@ -75,12 +78,14 @@ fn driver(name: &str) -> Result<Driver> {
 }
 
 /// Returns the engines of this build that work on this machine, and those of MariaDB that can be started here if the experiment supports them.
-fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
+fn all_engines(plan: &Plan, built_in: &[KvEngine]) -> Vec<String> {
+    let (experiment, builds) = (&plan.experiment, &plan.parameters.mysql);
     let own = built_in.iter().filter(|engine| engine.usable().is_ok()).map(|engine| engine.name.to_owned());
-    let mariadb = MARIADB.iter().filter(|(_, mariadb)| experiment.mysql && mariadb.missing().is_none());
+    let runs = |name: &String| MariaDb::of(name, builds).is_some_and(|mariadb| mariadb.missing().is_none());
+    let mariadb = MariaDb::names(builds).into_iter().filter(|name| experiment.mysql && runs(name));
     // Point queries alone are asked by HANDLER.
-    let mariadb = mariadb.filter(|(name, _)| experiment.workload == "pointquery" || !name.ends_with("-handler"));
-    own.chain(mariadb.map(|(name, _)| (*name).to_owned())).collect()
+    let mariadb = mariadb.filter(|name| experiment.workload == "pointquery" || !name.ends_with("-handler"));
+    own.chain(mariadb).collect()
 }
 
 /// Replaces aliases by the names of the engines that will run, and remembers what was typed. Errors: an engine is not in this
@@ -88,15 +93,19 @@ fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
 fn known_engines(plan: &mut Plan, built_in: &[KvEngine], other_binary: bool) -> Result<()> {
     let mut engines: Vec<String> = Vec::new();
     for asked in std::mem::take(&mut plan.parameters.engines) {
-        let is_mariadb = MARIADB.iter().any(|(name, _)| *name == asked);
+        let builds = &plan.parameters.mysql;
+        let is_mariadb = MariaDb::of(&asked, builds).is_some();
         let own = KvEngine::known(built_in, &asked);
         let name = match own {
             Some(engine) if other_binary => engine.name.to_owned(),
             None if is_mariadb || other_binary => asked.clone(),
-            _ => KvEngine::asked(built_in, "engine", &asked).map_err(with_mariadb)?.name.to_owned(),
+            _ => KvEngine::asked(built_in, "engine", &asked)
+                .map_err(|error| with_mariadb(error, builds))?
+                .name
+                .to_owned(),
         };
-        if let Some(mariadb) = MariaDb::of(&name) {
-            check_mariadb(&plan.experiment, &name, mariadb)?;
+        if let Some(mariadb) = MariaDb::of(&name, builds) {
+            check_mariadb(&plan.experiment, &name, &mariadb)?;
         }
         if let Some(note) = asked_for(&name, &asked) {
             plan.remarks.push(note);
@@ -114,7 +123,7 @@ fn known_engines(plan: &mut Plan, built_in: &[KvEngine], other_binary: bool) -> 
 }
 
 /// Errors: the experiment does not run on MariaDB, or this machine has none.
-fn check_mariadb(experiment: &Experiment, name: &str, mariadb: MariaDb) -> Result<()> {
+fn check_mariadb(experiment: &Experiment, name: &str, mariadb: &MariaDb) -> Result<()> {
     if !experiment.mysql {
         return Err(Error::Usage(format!("--engine: {} does not run on MariaDB ({name})", experiment.name)));
     }
@@ -128,11 +137,10 @@ pub(super) fn remember_facts(plan: &mut Plan, built_in: &[KvEngine]) {
 }
 
 /// Appends MariaDB's engines to those that a refusal lists.
-fn with_mariadb(error: Error) -> Error {
+fn with_mariadb(error: Error, builds: &[MySqlBuild]) -> Error {
     match error {
         Error::Usage(text) if text.contains("; it has ") => {
-            let names = MARIADB.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            Error::Usage(format!("{text}, {names}"))
+            Error::Usage(format!("{text}, {}", MariaDb::names(builds).join(", ")))
         }
         other => other,
     }
@@ -239,6 +247,7 @@ mod tests {
     use super::*;
     use crate::experiment::find;
     use crate::kv::EngineFacts;
+    use crate::target::control_groups::DiskLimits;
 
     const BUILT_IN: [KvEngine; 3] = [
         KvEngine {
@@ -324,7 +333,7 @@ mod tests {
         assert_eq!(plan.known("ftree", &Default::default()).get("asked_for"), Some(&"perconaft".into()));
         let mariadb = planned(&["iibench", "--engine", "innodb"]).unwrap_err().to_string();
         assert_eq!(mariadb, "--engine: iibench does not run on MariaDB (innodb)");
-        if let Some(reason) = MariaDb::of("innodb").and_then(MariaDb::missing) {
+        if let Some(reason) = MariaDb::of("innodb", &[]).and_then(|mariadb| mariadb.missing()) {
             let refused = planned(&["pointquery", "--engine", "ftree,innodb"]).unwrap_err().to_string();
             assert_eq!(refused, format!("--engine: innodb: {reason}"));
         }
@@ -362,6 +371,11 @@ mod tests {
             planned(&["pointquery", "--engine", "ftree,lmdb", "--data", "ssd=/a,disk=/b/c", "--no-echo"]).unwrap();
         let systems: Vec<(String, PathBuf)> =
             plan.managed().into_iter().map(|one| (one.name, one.setup.root)).collect();
+        let slow = planned(&["pointquery", "--data", "fast=/a+b,slow=/a+b+200iops+40mb", "--no-echo"]).unwrap();
+        let limits = DiskLimits { operations: Some(200), megabytes: Some(40) };
+        let found: Vec<(PathBuf, DiskLimits)> =
+            slow.managed().into_iter().map(|one| (one.setup.root, one.setup.disk)).collect();
+        assert_eq!(found, [("/a+b".into(), DiskLimits::default()), ("/a+b".into(), limits)]);
         let expect = [("ftree@ssd", "/a"), ("ftree@disk", "/b/c"), ("lmdb@ssd", "/a"), ("lmdb@disk", "/b/c")];
         assert_eq!(systems, expect.map(|(name, root)| (name.to_owned(), PathBuf::from(root))));
         assert_eq!((plan.systems(), plan.setup.root.as_path()), (4, std::path::Path::new("/a")));

@@ -139,7 +139,7 @@ mod tests {
 
     fn setup() -> Setup {
         let (binary, root) = ("/nonexistent".into(), std::env::temp_dir());
-        Setup { binary, root, arguments: Vec::new(), keep: false }
+        Setup { binary, root, arguments: Vec::new(), keep: false, disk: Default::default(), mysql: Vec::new() }
     }
 
     #[test]

@@ -92,7 +92,8 @@ impl Conductor<'_> {
         let mut managed = Managed::start(engine, *driver, setup, &first.flags)?;
         let mut course = self.course(system)?;
         course.known = self.plan.known(engine, &first.flags);
-        course.known.insert("data_on".to_owned(), disk_of(&setup.root).into());
+        let slowed = if setup.disk.is_none() { String::new() } else { format!(", limited to {}", setup.disk) };
+        course.known.insert("data_on".to_owned(), (disk_of(&setup.root) + &slowed).into());
         let outcome = self.stations(&mut managed, &stations, &mut course);
         managed.explained(outcome)
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::observe::{Device, Observed, Sample, memory_bytes, processors};
+use crate::target::control_groups::ControlGroups;
 use crate::target::managed::free_bytes;
-use crate::target::memory_limit::MemoryLimit;
 
 /// `root`: where managed servers keep their data.
 pub fn environment(root: &Path) -> Value {
@@ -29,7 +29,7 @@ pub fn environment(root: &Path) -> Value {
         "device_model": Device::below(root).and_then(Device::model),
         "filesystem": filesystem(root),
         "free_bytes": free_bytes(root).ok(),
-        "memory_can_be_limited": MemoryLimit::possible(),
+        "memory_can_be_limited": ControlGroups::may_limit_memory(),
     })
 }
 

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::run::{Ramp, Scripted};
 use crate::target::Driver;
+use crate::target::control_groups::DiskLimits;
+use crate::target::mysql::MySqlBuild;
 
 /// All of it is in run.yaml. An experiment's file says it for each scale, the command line overrides it and adds the systems.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +22,9 @@ pub struct Parameters {
     /// Directories on several devices: each engine runs on each.
     #[serde(default)]
     pub devices: Vec<DataDevice>,
+    /// MySQLs besides Debian's, whose engines are named `NAME.innodb`.
+    #[serde(default)]
+    pub mysql: Vec<MySqlBuild>,
     /// Running servers: `[NAME=]URI`.
     pub targets: Vec<String>,
     /// Agents on the hosts of running servers: `NAME=HOST:PORT`.
@@ -73,10 +78,12 @@ pub struct Parameters {
 pub struct DataDevice {
     pub name: String,
     pub directory: PathBuf,
+    #[serde(default)]
+    pub limits: DiskLimits,
 }
 
 impl DataDevice {
-    /// Reads `NAME=DIR[,NAME=DIR]`; a text without a name is one directory and none of these.
+    /// Reads `NAME=DIR[+LIMIT][,NAME=DIR...]` with limits as `200iops` and `40mb`; a text without a name is one directory and none of these.
     pub fn parse(text: &str) -> Result<Vec<DataDevice>, String> {
         if !text.contains('=') {
             return Ok(Vec::new());
@@ -85,7 +92,13 @@ impl DataDevice {
             Some((name, directory))
                 if !name.is_empty() && name.chars().all(char::is_alphanumeric) && !directory.is_empty() =>
             {
-                Ok(DataDevice { name: name.to_owned(), directory: directory.into() })
+                let (mut directory, mut limits) = (directory, DiskLimits::default());
+                while let Some((rest, limit)) = directory.rsplit_once('+')
+                    && limits.read(limit)
+                {
+                    directory = rest;
+                }
+                Ok(DataDevice { name: name.to_owned(), directory: directory.into(), limits })
             }
             _ => Err(format!("expected NAME=DIR with a name of letters and digits, not {part:?}")),
         };

@@ -2,7 +2,6 @@
 //! those, so that a run can be repeated exactly.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -11,7 +10,7 @@ use rand::seq::SliceRandom;
 use serde_json::{Map, Value, json};
 
 use super::definition::{Experiment, KV, Scale};
-use super::parameters::{Parameters, PhasePlan, merged};
+use super::parameters::{DataDevice, Parameters, PhasePlan, merged};
 use super::threshold::Threshold;
 use crate::kv::EngineFacts;
 use crate::run::{Arrival, Pace, Ramp};
@@ -156,6 +155,8 @@ impl Plan {
     /// The stations of a managed server, in order: each cache size at each time between checkpoints.
     pub fn stations(&self, engine: &str) -> Vec<Station> {
         let parameters = &self.parameters;
+        // of a build, as of Debian's
+        let engine = engine.rsplit_once('.').map_or(engine, |(_, name)| name);
         let mut own = self.experiment.flags.get(engine).cloned().unwrap_or_default();
         let of_text = self.experiment.text_settings.as_ref().filter(|_| parameters.text_settings);
         own.extend(of_text.and_then(|settings| settings.flags.get(engine)).into_iter().flatten().cloned());
@@ -192,15 +193,18 @@ impl Plan {
 
     /// Returns the servers that are started, in order: each engine on each device by each driver.
     pub fn managed(&self) -> Vec<ManagedPlan> {
-        let devices: Vec<(String, PathBuf)> = match self.parameters.devices.as_slice() {
-            [] => vec![(String::new(), self.setup.root.clone())],
-            devices => devices.iter().map(|device| (format!("@{}", device.name), device.directory.clone())).collect(),
+        let one = DataDevice { directory: self.setup.root.clone(), ..DataDevice::default() };
+        let devices = match self.parameters.devices.as_slice() {
+            [] => std::slice::from_ref(&one),
+            devices => devices,
         };
         let mut all = Vec::new();
         for engine in &self.parameters.engines {
-            for (place, root) in &devices {
+            for device in devices {
+                let place = if device.name.is_empty() { String::new() } else { format!("@{}", device.name) };
                 for driver in &self.parameters.drivers {
-                    let setup = Setup { root: root.clone(), ..self.setup.clone() };
+                    let (root, mysql) = (device.directory.clone(), self.parameters.mysql.clone());
+                    let setup = Setup { root, disk: device.limits, mysql, ..self.setup.clone() };
                     let name = format!("{}{place}", driver.named(engine));
                     all.push(ManagedPlan { name, engine: engine.clone(), driver: *driver, setup });
                 }
@@ -214,8 +218,9 @@ impl Plan {
     pub fn known(&self, engine: &str, flags: &Flags) -> Map<String, Value> {
         let facts = self.facts.get(engine);
         let arguments: Vec<String> = flags.arguments.iter().chain(&self.setup.arguments).cloned().collect();
-        let usual =
-            facts.map(|facts| facts.compression.clone()).or_else(|| MariaDb::of(engine).map(MariaDb::compression));
+        let usual = facts
+            .map(|facts| facts.compression.clone())
+            .or_else(|| MariaDb::of(engine, &self.parameters.mysql).map(MariaDb::compression));
         let set = if flags.oplog { "one member of a set" } else { "" };
         let of_text = [flags.arguments.join(" ").as_str(), set].map(str::to_owned).into_iter();
         let of_text = of_text.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");

@@ -12,7 +12,7 @@ use crate::experiment::{check_room, default_root, environment};
 use crate::report::heading_text;
 use crate::results::Ending;
 use crate::run::Interrupt;
-use crate::target::memory_limit::MemoryLimit;
+use crate::target::control_groups::ControlGroups;
 use crate::{Error, Result};
 
 /// Bytes on disk at most for a byte of a row: B-trees that are loaded in random order, and the log.
@@ -137,7 +137,7 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
     let cold = matches.get_flag("cold");
     let cache_mb = number(matches, "cache-mb")?.unwrap_or(if cold { COLD_CACHE_MB } else { 1024 });
     let memory_mb = number(matches, "memory-mb")?.unwrap_or(cache_mb + COLD_REST_MB);
-    let memory_bytes = (cold && MemoryLimit::possible()).then_some(memory_mb << 20);
+    let memory_bytes = (cold && ControlGroups::may_limit_memory()).then_some(memory_mb << 20);
     Ok(KvOptions {
         rows,
         value_bytes: number(matches, "value-bytes")?.unwrap_or(usual.value_bytes),

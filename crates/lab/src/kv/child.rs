@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::session::Session;
 use super::{KvEngine, KvOptions, Phase, PhaseStatistics};
 use crate::run::Interrupt;
-use crate::target::memory_limit::MemoryLimit;
+use crate::target::control_groups::ControlGroups;
 use crate::{Error, Result};
 
 /// The subcommand that the process runs.
@@ -70,7 +70,7 @@ pub(super) struct EngineProcess {
     /// Lines of its output, until that ends.
     answers: Receiver<std::io::Result<String>>,
     interrupt: Interrupt,
-    limit: Option<MemoryLimit>,
+    limit: Option<ControlGroups>,
 }
 
 /// Interval at which an interrupt is checked during a phase.
@@ -96,9 +96,11 @@ impl EngineProcess {
             .process_group(0)
             .spawn()?;
         let limit = options.memory_bytes.map(|bytes| {
-            let name = format!("arbor-kv-{}", child.id());
-            let limit = MemoryLimit::new(&name, bytes).ok_or_else(|| Error::Usage("no memory cgroup".to_owned()))?;
-            limit.add(child.id()).map(|()| limit)
+            let mut groups = ControlGroups::new(format!("arbor-kv-{}", child.id()));
+            if !groups.limit_memory(bytes) {
+                return Err(Error::Usage("no memory cgroup".to_owned()));
+            }
+            groups.add(child.id()).map(|()| groups)
         });
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| Error::Engine("the engine's process has no output".to_owned()))?;
@@ -124,7 +126,7 @@ impl EngineProcess {
 
     fn ended(&mut self) -> Result<Error> {
         let status = self.child.wait()?;
-        let limited = self.limit.as_ref().is_some_and(MemoryLimit::has_killed);
+        let limited = self.limit.as_ref().is_some_and(ControlGroups::has_killed);
         let why = if limited { ", by the limit of its memory" } else { "" };
         Ok(Error::Engine(format!("the engine's process ended: {status}{why}")))
     }

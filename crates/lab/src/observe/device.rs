@@ -46,6 +46,14 @@ impl Device {
         find(&text, self).ok_or_else(|| std::io::Error::other("the device is not in /proc/diskstats"))
     }
 
+    /// Returns the numbers of the whole disk, as `254:0`.
+    pub fn disk(self) -> Option<String> {
+        let link = std::fs::canonicalize(format!("/sys/dev/block/{}:{}", self.major, self.minor)).ok()?;
+        // a partition is below its disk
+        let disk = link.ancestors().find(|directory| directory.join("queue").is_dir())?;
+        Some(std::fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())
+    }
+
     /// Returns the kernel's name: `sda2`.
     pub fn name(self) -> Option<String> {
         let text = std::fs::read_to_string("/proc/diskstats").ok()?;

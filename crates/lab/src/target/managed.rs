@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::memory_limit::MemoryLimit;
+use super::control_groups::{ControlGroups, DiskLimits};
 use super::mongodb::MongoDb;
-use super::mysql::MariaDb;
+use super::mysql::{MariaDb, MySqlBuild};
 use super::ports::{free_port, free_ports};
 use super::process::{Process, UseOfFiles, is_abandoned};
 use super::replica_set;
 use super::{Driver, Target, driven};
-use crate::observe::memory_bytes;
+use crate::observe::{Device, memory_bytes};
 use crate::{Error, Result};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,6 +36,10 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// Leave the directory when the server has stopped.
     pub keep: bool,
+    /// Bounds on the server's use of its disk.
+    pub disk: DiskLimits,
+    /// MySQLs besides Debian's.
+    pub mysql: Vec<MySqlBuild>,
 }
 
 /// Flags that an experiment varies by restarting a server.
@@ -78,8 +82,8 @@ enum Software {
 }
 
 impl Software {
-    fn of(system: &str) -> Software {
-        MariaDb::of(system).map_or_else(|| Software::Arbor(system.to_owned()), Software::MariaDb)
+    fn of(system: &str, setup: &Setup) -> Software {
+        MariaDb::of(system, &setup.mysql).map_or_else(|| Software::Arbor(system.to_owned()), Software::MariaDb)
     }
 }
 
@@ -93,7 +97,7 @@ pub struct Managed {
     process: Option<Process>,
     /// First port of a cluster: its sets keep their addresses.
     first_port: Option<u16>,
-    limit: Option<MemoryLimit>,
+    limits: Option<ControlGroups>,
     keep: bool,
     /// Connection to Arbor by our own client; unused for MariaDB.
     mongodb: MongoDb,
@@ -109,21 +113,21 @@ impl Managed {
         std::fs::create_dir_all(&data).map_err(Error::file(&data))?;
         let mut managed = Managed {
             name: driver.named(system),
-            software: Software::of(system),
+            software: Software::of(system, setup),
             driver,
             setup: setup.clone(),
             // From here on the directory belongs to `managed`, also when the start fails.
             directory,
             process: None,
             first_port: None,
-            limit: None,
+            limits: None,
             keep: setup.keep,
             mongodb: MongoDb::at(system, "127.0.0.1:0"),
             target: Box::new(MongoDb::at(system, "127.0.0.1:0")),
             remarks: Vec::new(),
         };
         if let Software::MariaDb(mariadb) = &managed.software {
-            mariadb.install(&data)?;
+            mariadb.clone().install(&data)?;
         }
         if let Err(error) = managed.launch(flags, START_TIMEOUT) {
             // Its log is named in the error.
@@ -155,7 +159,7 @@ impl Managed {
     /// Stops it cleanly and starts it on the same data with other flags.
     pub fn restart(&mut self, flags: &Flags) -> Result<()> {
         self.process = None;
-        self.limit = None;
+        self.limits = None;
         self.launch(flags, RECOVERY_TIMEOUT).map(|_| ())
     }
 
@@ -167,7 +171,7 @@ impl Managed {
     /// Starts it after [`Managed::kill`]; returns the time until it has replied to a client.
     pub fn recover(&mut self, flags: &Flags) -> Result<Duration> {
         self.process = None;
-        self.limit = None;
+        self.limits = None;
         self.launch(flags, RECOVERY_TIMEOUT)
     }
 
@@ -193,7 +197,7 @@ impl Managed {
         let process = self.process.as_mut()?;
         let status = process.ended().ok().flatten()?;
         let killed = status.signal() == Some(Signal::KILL.as_raw());
-        let limited = killed && self.limit.as_ref().is_some_and(MemoryLimit::has_killed);
+        let limited = killed && self.limits.as_ref().is_some_and(ControlGroups::has_killed);
         let why = if limited { ", killed by the memory limit" } else { "" };
         self.keep = true;
         Some(format!(
@@ -220,19 +224,8 @@ impl Managed {
         let use_of_files = if self.setup.keep { UseOfFiles::Kept } else { UseOfFiles::Removed };
         let process = Process::start(&self.name, &mut command, &self.directory.join("server.log"), use_of_files)?;
         let id = process.id();
+        self.limit(id, flags);
         let process = self.process.insert(process);
-        if let Some(memory_mb) = flags.memory_mb {
-            let limit = MemoryLimit::new(&format!("arbor-lab-{id}"), memory_mb << 20);
-            let added = limit.as_ref().is_some_and(|limit| limit.add(id).is_ok());
-            self.limit = limit;
-            if !added {
-                self.remarks.push(format!(
-                    "{}: its memory is NOT limited to {memory_mb} MB: this user may make no memory cgroup; the page cache \
-                     holds what it can",
-                    self.name
-                ));
-            }
-        }
         self.mongodb = MongoDb::at(&self.name, &address).local(id, Some(&data));
         self.target = match &self.software {
             Software::Arbor(_) => driven(self.mongodb.clone(), self.driver)?,
@@ -254,6 +247,27 @@ impl Managed {
             self.remarks.push(format!("{engine} has no cache of its own: it is bounded by the memory limit only"));
         }
         Ok(took)
+    }
+
+    /// Bounds the server's memory and its use of the disk, as far as this user may.
+    fn limit(&mut self, process: u32, flags: &Flags) {
+        let (name, disk) = (&self.name, &self.setup.disk);
+        let mut groups = ControlGroups::new(format!("arbor-lab-{process}"));
+        let mut remarks = Vec::new();
+        let memory_mb = flags.memory_mb.filter(|memory_mb| !groups.limit_memory(memory_mb << 20));
+        let slowed =
+            disk.is_none() || Device::below(&self.directory).is_some_and(|device| groups.limit_disk(device, disk));
+        let added = groups.add(process).is_ok();
+        if let Some(memory_mb) = memory_mb.or(flags.memory_mb.filter(|_| !added)) {
+            remarks.push(format!(
+                "{name}: its memory is NOT limited to {memory_mb} MB: this user may make no memory cgroup; the page cache holds what it can"
+            ));
+        }
+        if !(slowed && (added || disk.is_none())) {
+            remarks.push(format!("{name}: its disk is NOT limited to {disk}: this user may make no such cgroup"));
+        }
+        self.limits = Some(groups);
+        self.remarks.append(&mut remarks);
     }
 
     fn serve(&self, engine: &str, port: u16, flags: &Flags) -> Command {
@@ -297,7 +311,7 @@ fn cache_flag(engine: &str) -> Option<&'static str> {
 impl Drop for Managed {
     fn drop(&mut self) {
         drop(self.process.take());
-        self.limit = None;
+        self.limits = None;
         if !self.keep {
             let _ = std::fs::remove_dir_all(&self.directory);
         }

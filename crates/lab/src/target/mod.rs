@@ -3,9 +3,9 @@
 //! A [`Target`] is one system under test, a row of the tables; a [`Session`] is one client's connection to it.
 
 pub(crate) mod compression;
+pub(crate) mod control_groups;
 pub mod echo;
 pub mod managed;
-pub(crate) mod memory_limit;
 pub mod mongodb;
 pub mod mysql;
 mod official;

@@ -202,7 +202,14 @@ impl Watch for Measured {
 }
 
 fn plan(experiment: &str, address: &str) -> Plan {
-    let setup = Setup { binary: "/nonexistent".into(), root: std::env::temp_dir(), arguments: Vec::new(), keep: false };
+    let setup = Setup {
+        binary: "/nonexistent".into(),
+        root: std::env::temp_dir(),
+        arguments: Vec::new(),
+        keep: false,
+        disk: Default::default(),
+        mysql: Vec::new(),
+    };
     let mut plan = Plan::of(find(experiment).unwrap(), Scale::Small, setup);
     let parameters = &mut plan.parameters;
     parameters.targets = vec![format!("mock=mongodb://{address}")];

@@ -12,7 +12,7 @@ mod session;
 
 #[cfg(feature = "mysql")]
 pub use client::MySql;
-pub use mariadb::{MARIADB, MariaDb};
+pub use mariadb::{MariaDb, MySqlBuild};
 
 use super::Target;
 use crate::Result;
