@@ -324,7 +324,21 @@ impl<'r> Request<'r> {
     }
 
     fn list_shards(&self) -> Result<DocBuf> {
-        let shards = self.catalog().read("shards", &DocBuf::new(), "_id", self.interrupt())?;
+        let mut filter = DocBuf::new();
+        if let Some(named) = self.body().get("filter") {
+            let field = arbor_protocol::arguments::Field::new(self.routed.info.name, "filter");
+            for (name, value) in field.document(named)? {
+                let field = arbor_protocol::arguments::Field::new("listShards.filter", name);
+                if name != "draining" {
+                    return Err(field.unknown().into());
+                }
+                match field.bool(value)? {
+                    true => filter.append("draining", true),
+                    false => filter.append("draining", &DocBuf::new().with("$ne", true)),
+                };
+            }
+        }
+        let shards = self.catalog().read("shards", &filter, "_id", self.interrupt())?;
         Ok(DocBuf::new().with("shards", &shards.iter().collect::<ArrayBuf>()))
     }
 
@@ -692,19 +706,23 @@ impl<'r> Request<'r> {
         for collection in self.catalog().read("collections", &DocBuf::new(), "_id", interrupt)? {
             let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default().to_owned();
             let Some((db, name)) = namespace.split_once('.') else { continue };
-            let Some(table) = self.catalog().table(&namespace, interrupt)? else { continue };
+            let Some(table) = self.catalog().table(&namespace, interrupt)?.filter(|table| !table.unsplittable) else {
+                continue;
+            };
             let mut of_shards = ArrayBuf::new();
             for shard in table.shards() {
                 let statistics = DocBuf::new().with("collStats", name);
                 let statistics = self.catalog().shard(shard, interrupt)?.call(db, &statistics, interrupt)?;
                 let own = statistics.as_doc();
+                let (documents, orphans) = (fields::int(own, "count"), fields::int(own, "numOrphanDocs"));
+                let orphaned_bytes = orphans * fields::int(own, "avgObjSize");
                 of_shards.push(
                     &DocBuf::new()
                         .with("shardName", shard)
-                        .with("numOrphanedDocs", 0i64)
-                        .with("numOwnedDocuments", fields::int(own, "count"))
-                        .with("orphanedSizeBytes", 0i64)
-                        .with("ownedSizeBytes", fields::int(own, "size")),
+                        .with("numOrphanedDocs", orphans)
+                        .with("numOwnedDocuments", documents - orphans)
+                        .with("orphanedSizeBytes", orphaned_bytes)
+                        .with("ownedSizeBytes", fields::int(own, "size") - orphaned_bytes),
                 );
             }
             documents.push(DocBuf::new().with("ns", namespace.as_str()).with("shards", &of_shards));

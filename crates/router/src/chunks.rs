@@ -304,7 +304,8 @@ impl Request<'_> {
         };
         let at = key_of_bound(middle.as_doc());
         if at <= key_of_bound(min) || at >= key_of_bound(max) {
-            let text = format!("new split key {middle:?} is a boundary key of existing chunk [{min}, {max})");
+            let middle = middle.as_doc();
+            let text = format!("new split key {middle} is a boundary key of existing chunk [{min}, {max})");
             return Err(Error::bad_value(text));
         }
         self.split_at(&table, &chunk, &middle)?;

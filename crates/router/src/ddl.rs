@@ -278,13 +278,23 @@ impl Request<'_> {
         for database in self.catalog().read("databases", &filter, "_id", interrupt)? {
             let part = |name| fields::string(database.as_doc(), name).unwrap_or_default();
             let (db, primary) = (part("_id"), part("primary"));
-            let shard = self.catalog().shard(primary, interrupt)?;
-            let reply = shard.call(db, &command, interrupt)?;
-            let mut stream = Stream::begin(shard, reply.as_doc(), command.as_doc(), None)?;
-            while let Some(listed) = stream.pull(interrupt)? {
-                let namespace = fields::string(listed.as_doc(), "ns").unwrap_or_default();
-                let table = self.catalog().table(namespace, interrupt)?;
-                documents.push(as_in_cluster(listed.as_doc(), table.as_deref(), primary));
+            let elsewhere = self.collections_elsewhere(db)?;
+            let not_here: Vec<&String> = elsewhere.values().flatten().collect();
+            let all = elsewhere.iter().map(|(shard, names)| (shard.as_str(), Some(names)));
+            for (shard, names) in all.chain([(primary, None)]) {
+                let shard = self.catalog().shard(shard, interrupt)?;
+                let reply = shard.call(db, &command, interrupt)?;
+                let mut stream = Stream::begin(shard, reply.as_doc(), command.as_doc(), None)?;
+                while let Some(listed) = stream.pull(interrupt)? {
+                    let namespace = fields::string(listed.as_doc(), "ns").unwrap_or_default();
+                    let name = namespace.split_once('.').map_or("", |(_, name)| name);
+                    let is_of = |names: &Vec<String>| names.iter().any(|own| own == name);
+                    if !names.map_or(!not_here.iter().any(|own| *own == name), is_of) {
+                        continue;
+                    }
+                    let table = self.catalog().table(namespace, interrupt)?;
+                    documents.push(as_in_cluster(listed.as_doc(), table.as_deref(), primary));
+                }
             }
         }
         self.over_documents(documents, stages)

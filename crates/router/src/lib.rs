@@ -54,6 +54,7 @@ mod dispatch;
 mod elsewhere;
 mod fields;
 mod first_of_order;
+mod list_collections;
 mod look_up;
 mod move_primary;
 mod moves;

@@ -53,6 +53,11 @@ impl Request<'_> {
         batch: Option<i64>,
     ) -> Result<Vec<Stream>> {
         let commands = shards.iter().map(|shard| (shard.clone(), versioned(command.clone(), routing, &shard.name)));
+        self.open_each(commands.collect(), batch)
+    }
+
+    /// Opens the cursor of each command.
+    pub(crate) fn open_each(&self, commands: Vec<(Arc<Shard>, DocBuf)>, batch: Option<i64>) -> Result<Vec<Stream>> {
         let interrupt = self.interrupt();
         let mut reads = Vec::new();
         for (shard, command) in commands {
@@ -62,7 +67,7 @@ impl Request<'_> {
         open_streams(reads, self.routed.db, batch, interrupt)
     }
 
-    fn merged(
+    pub(crate) fn merged(
         &self,
         namespace: &str,
         merge: Merge,

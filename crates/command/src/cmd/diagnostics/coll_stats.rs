@@ -53,6 +53,8 @@ pub(crate) struct Statistics {
     pub clustered: bool,
     pub documents: u64,
     pub data_bytes: u64,
+    /// Documents of ranges that the shard does not own.
+    pub orphans: u64,
     pub disk: TreeStats,
     /// Each secondary index.
     pub indexes: Vec<IndexStatistics>,
@@ -70,7 +72,10 @@ impl Statistics {
     /// Errors: the collection's engine is not available.
     pub(crate) fn of(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
         call.database().transactions.engine().check_tree(collection.tree).map_err(arbor_txn::Error::from)?;
-        Statistics::reachable(call, collection)
+        let mut statistics = Statistics::reachable(call, collection)?;
+        let view = call.database().transactions.read()?;
+        statistics.orphans = call.server.orphans(&view, collection, collection.namespace.as_str())?;
+        Ok(statistics)
     }
 
     /// For sums: what lives on an engine that is not available counts nothing on disk.
@@ -83,6 +88,7 @@ impl Statistics {
             clustered: collection.clustered_index().is_some(),
             documents: arbor_store::count(&view, collection)?,
             data_bytes: arbor_store::data_size(&view, collection)?,
+            orphans: 0,
             disk: tree(call, collection.tree)?,
             indexes: Vec::new(),
             unfinished: Vec::new(),
@@ -142,7 +148,7 @@ pub(crate) fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: b
     if let Some(average) = statistics.data_bytes.checked_div(statistics.documents) {
         doc.append("avgObjSize", fitting(average));
     }
-    doc.append("numOrphanDocs", 0i32);
+    doc.append("numOrphanDocs", fitting(statistics.orphans));
     doc.append("storageSize", scaled(statistics.disk.disk_bytes));
     doc.append("freeStorageSize", scaled(statistics.disk.free_bytes));
     doc.append("capped", statistics.capped.is_some());

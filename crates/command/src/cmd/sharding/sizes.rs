@@ -117,14 +117,22 @@ pub(crate) fn split_point(call: &mut Call<'_>) -> Result<()> {
 impl Commands {
     fn owned(&self, view: &(impl View + ?Sized), collection: &Collection, name: &str) -> Result<Owned> {
         let all = Owned { documents: count(view, collection)?, bytes: data_size(view, collection)? };
-        let mut documents = all.documents;
+        let documents = all.documents.saturating_sub(self.orphans(view, collection, name)?);
+        Ok(Owned { documents, bytes: all.bytes_of(documents) })
+    }
+
+    /// Returns the number of documents of ranges that are not the shard's own.
+    pub(crate) fn orphans(&self, view: &(impl View + ?Sized), collection: &Collection, name: &str) -> Result<u64> {
+        let mut documents = 0;
+        if self.ownership.is_none() {
+            return Ok(documents);
+        }
         for row in self.range_rows(Some(name))?.iter().filter(|row| is_hidden(row.as_doc())) {
             let row = row.as_doc();
-            let hidden =
+            documents +=
                 count_range(view, collection, key_of(row).as_doc(), &bytes_of(row, "low"), &bytes_of(row, "high"))?;
-            documents = documents.saturating_sub(hidden);
         }
-        Ok(Owned { documents, bytes: all.bytes_of(documents) })
+        Ok(documents)
     }
 }
 
