@@ -21,8 +21,14 @@ impl Client {
     }
 
     /// `find` for a command whose bytes are complete ([`Client::call`]).
-    pub fn find_raw(&mut self, command: &[u8], mut each: impl FnMut(Doc<'_>)) -> Result<usize, ClientError> {
-        let reply = self.call(command)?;
+    pub fn find_raw(&mut self, command: &[u8], each: impl FnMut(Doc<'_>)) -> Result<usize, ClientError> {
+        self.request(command)?;
+        self.receive_find(each)
+    }
+
+    /// Receives what [`Client::find_raw`] would return, of a command that was sent by [`Client::request`].
+    pub fn receive_find(&mut self, mut each: impl FnMut(Doc<'_>)) -> Result<usize, ClientError> {
+        let reply = self.receive()?.ok()?;
         let first = drain(reply.doc, "firstBatch", &mut each)?;
         if first.cursor == 0 {
             return Ok(first.documents);

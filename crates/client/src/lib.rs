@@ -15,6 +15,7 @@ mod stream;
 mod tls;
 mod uri;
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
@@ -218,8 +219,21 @@ impl Client {
     /// Sends one command whose bytes are complete, `$db` included, and reads its reply. The fastest path: a caller that
     /// keeps one document and patches a number in it pays for one copy, one write and one read.
     pub fn call(&mut self, command: &[u8]) -> Result<Reply<'_>, ClientError> {
-        self.send_with(true, 0, |out| out.extend_from_slice(command))?;
+        self.request(command)?;
         self.receive()?.ok()
+    }
+
+    /// Sends one command whose bytes are complete, without reading its reply.
+    pub fn request(&mut self, command: &[u8]) -> Result<(), ClientError> {
+        self.send_with(true, 0, |out| out.extend_from_slice(command))
+    }
+
+    /// Returns the connection, to wait for the beginning of a reply; `None`: of a connection by TLS, whose bytes say nothing of replies.
+    pub fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.stream {
+            Stream::Plain(socket) => Some(socket.as_fd()),
+            Stream::Secure(_) => None,
+        }
     }
 
     /// Sends one OP_MSG; `fill` appends the body and any kind 1 sections.

@@ -80,6 +80,7 @@ fn results(command: Command) -> Command {
 fn steps(command: Command) -> Command {
     results(command)
         .arg(list("clients", "N[,N]", "Client counts, one step each"))
+        .arg(option("connections-per-thread", "N", "Clients that share a thread, for point queries (1)"))
         .arg(option("seconds", "S", "Measured seconds per step"))
         .arg(option("warm", "S", "Seconds per step before measuring"))
         .arg(option("steady", "S", "Extend the warm-up until the rate is steady, up to S seconds"))

@@ -212,6 +212,8 @@ pub(super) fn step_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> 
     if !clients.is_empty() {
         parameters.clients = clients.iter().map(|text| parse("clients", text)).collect::<Result<_>>()?;
     }
+    parameters.connections_per_thread =
+        number(matches, "connections-per-thread")?.or(parameters.connections_per_thread);
     let seconds = |name| text(matches, name).map(|text| quantity(name, text)).transpose();
     parameters.seconds = seconds("seconds")?.unwrap_or(parameters.seconds);
     parameters.warm_s = seconds("warm")?.unwrap_or(parameters.warm_s);
@@ -442,6 +444,9 @@ mod tests {
             &["frobnicate"][..],
             &["pointquery", "--clients", "0"],
             &["pointquery", "--clients", "x"],
+            &["pointquery", "--connections-per-thread", "0"],
+            &["pointquery", "--connections-per-thread", "4", "--rate", "9"],
+            &["sysbench", "--connections-per-thread", "4"],
             &["pointquery", "--seconds=-1"],
             &["pointquery", "--seconds", "0"],
             &["pointquery", "--seconds", "1e300"],

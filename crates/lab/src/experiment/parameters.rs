@@ -36,6 +36,9 @@ pub struct Parameters {
     pub mode: String,
     pub seed: u64,
     pub clients: Vec<usize>,
+    /// Clients that share a thread.
+    #[serde(default)]
+    pub connections_per_thread: Option<usize>,
     pub warm_s: f64,
     pub steady_s: Option<f64>,
     pub seconds: f64,

@@ -117,7 +117,27 @@ impl Plan {
             return Err(Error::Usage("--rate takes a number above 0".to_owned()));
         }
         self.check_load()?;
+        if let Some(connections) = parameters.connections_per_thread {
+            self.check_connections(connections)?;
+        }
         parameters.targets.iter().try_for_each(|target| crate::target::check(target))
+    }
+
+    fn check_connections(&self, connections: usize) -> Result<()> {
+        let parameters = &self.parameters;
+        let wrong = |what: &str| Err(Error::Usage(format!("--connections-per-thread: {what}")));
+        if connections == 0 {
+            return wrong("at least one");
+        }
+        if parameters.rate.is_some() || parameters.ramp.is_some() || parameters.search_p99_ms.is_some() {
+            return wrong("a thread with several connections sends when replies come, and keeps no rate");
+        }
+        for phase in self.phases() {
+            if !self.workload(&phase)?.is_of_requests() {
+                return wrong("only for experiments whose operations are one request each: point queries");
+            }
+        }
+        Ok(())
     }
 
     /// Checks ramp, thresholds and search.
@@ -291,6 +311,7 @@ impl Plan {
             seed: parameters.seed,
             script: parameters.script.clone(),
             kill_at_end: self.experiment.recovery,
+            connections_per_thread: parameters.connections_per_thread.unwrap_or(1),
         }
     }
 

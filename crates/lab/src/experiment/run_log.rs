@@ -50,6 +50,12 @@ impl RunLog {
 
     pub fn record_of(plan: &Plan) -> Record {
         let experiment = &plan.experiment;
+        let threads = match plan.parameters.connections_per_thread {
+            None | Some(1) => "one blocking connection per client thread".to_owned(),
+            Some(connections) => {
+                format!("{connections} connections per client thread, which reads the reply that comes first")
+            }
+        };
         Record {
             format: 1,
             experiment: experiment.name.clone(),
@@ -64,7 +70,7 @@ impl RunLog {
             parameters: serde_json::to_value(&plan.parameters).expect("keys of parameters are strings"),
             arbor_version: crate::build().to_owned(),
             command_line: plan.command_line.clone(),
-            client_placement: "same host as the servers we start, one blocking connection per client thread".to_owned(),
+            client_placement: format!("same host as the servers we start, {threads}"),
             started: now(),
             ended: None,
             ending: Ending::Running,

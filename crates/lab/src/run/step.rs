@@ -31,6 +31,8 @@ pub struct Pace {
     pub script: Script,
     /// The step ends with kill -9 of the server, while the clients are at work.
     pub kill_at_end: bool,
+    /// Connections that a thread works on at a time. Above 1 only for workloads of single requests, without a rate.
+    pub connections_per_thread: usize,
 }
 
 /// Measurements of one interval.
@@ -134,7 +136,7 @@ const DESERTED_AFTER: Duration = Duration::from_secs(10);
 /// Error numbers of a server without space, MongoDB's and MariaDB's.
 const DISK_FULL: [&str; 2] = ["14031", "1021"];
 
-/// Runs `workload` against `target` with `clients` threads, one connection each.
+/// Runs `workload` against `target` with `clients` connections, each by a thread of its own unless the pace has them shared.
 pub fn run_step(
     target: &dyn Target,
     workload: &dyn Workload,
@@ -153,13 +155,21 @@ pub fn run_step(
     });
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (number, session) in sessions.into_iter().enumerate() {
+        let mut sessions = sessions.into_iter().enumerate().peekable();
+        while let Some((number, _)) = sessions.peek() {
+            let number = *number;
             let slot = slots.get(number % slots.len()).ok_or(Error::Panicked)?;
             let schedule = schedule.as_ref().filter(|_| workload.is_scheduled(place(number)));
             let (stop, interrupt) = (&stop, &interrupt);
             let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
-            let client = workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
-            let thread = std::thread::Builder::new().spawn_scoped(scope, move || worker.run(client, session));
+            let client =
+                |number| workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
+            let mut own = sessions.by_ref().take(pace.connections_per_thread.max(1));
+            let mut own: Vec<_> = own.by_ref().map(|(number, session)| (client(number), session)).collect();
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || match own.pop() {
+                Some((client, session)) if own.is_empty() => worker.run(client, session),
+                last => worker.run_many(own.into_iter().chain(last).collect()),
+            });
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {

@@ -1,6 +1,7 @@
 //! The bare peer: a child process of the same binary that answers every frame with one canned reply, on the runtime of
 //! the real server. What a point query costs beyond it is the database.
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -86,6 +87,21 @@ impl Session for EchoSession {
         let Operation::Sysbench(Statement::Point { id, .. }) = operation else { return Err(unsupported()) };
         self.client.call(self.query.with_ints(&[*id]))?;
         Ok(Answer::rows(1))
+    }
+
+    fn send(&mut self, operation: &Operation<'_>) -> std::result::Result<bool, Failure> {
+        let Operation::Sysbench(Statement::Point { id, .. }) = operation else { return Ok(false) };
+        self.client.request(self.query.with_ints(&[*id]))?;
+        Ok(true)
+    }
+
+    fn receive(&mut self) -> std::result::Result<Answer, Failure> {
+        self.client.receive()?;
+        Ok(Answer::rows(1))
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.client.plain_socket()
     }
 
     fn create(&mut self, _collection: &Collection) -> std::result::Result<(), Failure> {

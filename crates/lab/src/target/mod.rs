@@ -14,6 +14,7 @@ pub(crate) mod process;
 pub(crate) mod replica_set;
 mod template;
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,6 +64,20 @@ pub trait Statistics: Send {
 pub trait Session: Send {
     /// Refuses a family of operations it does not know ([`Failure::unsupported`]).
     fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<Answer, Failure>;
+
+    /// Sends an operation that is one request, whose reply [`Session::receive`] returns. Returns false, and has done nothing, if it is not.
+    fn send(&mut self, _operation: &Operation<'_>) -> std::result::Result<bool, Failure> {
+        Ok(false)
+    }
+
+    fn receive(&mut self) -> std::result::Result<Answer, Failure> {
+        Err(Failure::unsupported("this target"))
+    }
+
+    /// Returns the connection, whose reply a thread may await next to others.
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Makes an empty collection with the indexes that are made before the load.
     fn create(&mut self, collection: &Collection) -> std::result::Result<(), Failure>;

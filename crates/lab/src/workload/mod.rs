@@ -92,6 +92,11 @@ pub trait Workload: Send + Sync {
     /// Receives, before the steps, what the collections hold, in the order of [`Workload::collections`].
     fn resume(&self, _found: &[Found]) {}
 
+    /// Returns true if each unit is one request, which does not depend on earlier replies.
+    fn is_of_requests(&self) -> bool {
+        false
+    }
+
     /// Client threads of a step with `clients`: more where some of them only watch (iiBench's queries).
     fn threads(&self, clients: usize) -> usize {
         clients

@@ -22,6 +22,10 @@ impl Workload for PointQuery {
         &[Kind::POINT_QUERY]
     }
 
+    fn is_of_requests(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> Value {
         let mut settings = self.tables.settings();
         settings["queried"] = self.queried.into();

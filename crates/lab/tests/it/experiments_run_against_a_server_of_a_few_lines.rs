@@ -369,6 +369,26 @@ fn a_search_ends_at_a_rate_that_keeps_the_bound_or_at_none() {
 }
 
 #[test]
+fn clients_that_share_threads() {
+    let (address, _) = start();
+    let mut plan = plan("001-point-queries", &address);
+    plan.parameters.connections_per_thread = Some(2);
+    let run = carried_out(&plan);
+    assert_eq!((failure(&run, 0), run.record.ending), ("none", Ending::Complete));
+    for step in steps(&run, Phase::Run) {
+        let metric = |name: &str| step.metric(name).unwrap();
+        assert_eq!((metric("errors"), metric("misses")), (0.0, 0.0));
+        assert_eq!(metric("units"), step.latency("point_query", Clock::Service).unwrap().count as f64);
+        assert!(step.per_second().unwrap() > 10.0, "{step:?}");
+    }
+    assert!(
+        run.record
+            .client_placement
+            .ends_with("2 connections per client thread, which reads the reply that comes first")
+    );
+}
+
+#[test]
 fn a_server_with_tls() {
     let directory = tempfile::tempdir().unwrap();
     let authority = directory.path().join("authority.pem");

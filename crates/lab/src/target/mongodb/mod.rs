@@ -10,6 +10,7 @@ mod statistics;
 mod sysbench;
 mod ycsb;
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -192,6 +193,21 @@ impl Session for Connection {
             Operation::Own(operation) => own::execute(&mut self.client, operation).map(Answer::rows),
             Operation::Iibench(operation) => self.iibench.execute(&mut self.client, operation).map(Answer::rows),
         }
+    }
+
+    fn send(&mut self, operation: &Operation<'_>) -> std::result::Result<bool, Failure> {
+        match operation {
+            Operation::Sysbench(statement) => self.sysbench.send(&mut self.client, statement),
+            _ => Ok(false),
+        }
+    }
+
+    fn receive(&mut self) -> std::result::Result<Answer, Failure> {
+        Ok(Answer::rows(self.client.receive_find(|_| {})? as u64))
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.client.plain_socket()
     }
 
     fn create(&mut self, collection: &Collection) -> std::result::Result<(), Failure> {

@@ -88,6 +88,15 @@ pub(super) struct Sysbench {
 }
 
 impl Sysbench {
+    /// Sends a point query. Returns false if the statement is none.
+    pub(super) fn send(&mut self, client: &mut Client, statement: &Statement<'_>) -> Result<bool, Failure> {
+        let Statement::Point { table, id, columns } = *statement else { return Ok(false) };
+        let of = templates_of(&mut self.templates, table);
+        let point = if columns == Columns::All { &mut of.point_all } else { &mut of.point_c };
+        client.request(point.with_ints(&[id]))?;
+        Ok(true)
+    }
+
     pub(super) fn execute(&mut self, client: &mut Client, statement: &Statement<'_>) -> Result<u64, Failure> {
         let table = statement.table();
         let of = templates_of(&mut self.templates, table);
