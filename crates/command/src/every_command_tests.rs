@@ -160,6 +160,10 @@ static CASES: &[Case] = &[
     succeeds("{aggregate: 'c', pipeline: [], cursor: {}}", "cursor", &[
         ("pipeline", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH),
     ]),
+    fails("{analyzeShardKey: 'db.c', key: {a: 1}}", ILLEGAL_OPERATION, &[
+        ("analyzeShardKey", "5", TYPE_MISMATCH), ("key", "5", TYPE_MISMATCH), ("keyCharacteristics", "'x'", TYPE_MISMATCH),
+        ("sampleRate", "'x'", TYPE_MISMATCH), ("sampleSize", "'x'", TYPE_MISMATCH),
+    ]),
     fails("{appendOplogNote: 1, data: {}}", NO_REPLICATION, &[]),
     succeeds("{applyOps: []}", "applied results", &[("applyOps", "5", TYPE_MISMATCH)]),
     succeeds("{arborBackup: 1, begin: true}", "snapshot position epoch time trees deployment host version home collections", &[

@@ -31,6 +31,7 @@
 //! | `slow_shapes` | slow operations by shape |
 
 mod access;
+pub mod analysis;
 mod audit;
 mod call;
 mod cluster_time;

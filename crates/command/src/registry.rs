@@ -44,6 +44,7 @@ static COMMANDS: &[Row] = &[
     (slow("abortLoad", "Takes back beginLoad (TokuMX)").writing(), session::load::abort, LoggedIn),
     (slow("abortTransaction", "Ends a transaction without its changes").writing().v1(), session::commit_transaction::abort, LoggedIn),
     (read("aggregate", "Runs an aggregation pipeline").writing().v1(), crud::aggregate::run, By(access::aggregate)),
+    (slow("analyzeShardKey", "How well a shard key would divide a collection").admin(), sharding::analyze_shard_key::run, By(access::sharding::analyze)),
     (slow("appendOplogNote", "Writes a note into the oplog").admin().writing(), repl::append_oplog_note::run, Cluster(Action::AppendOplogNote)),
     (slow("applyOps", "Does what entries of an oplog say").writing(), repl::apply_ops::run, By(access::apply_ops)),
     (slow("arborBackup", "The trees of the server at one moment, for a backup").admin(), admin::arbor_backup::run, By(access::backup)),

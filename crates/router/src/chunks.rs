@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_command::analysis::{checked_key, is_hashed};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 use uuid::Uuid;
@@ -13,11 +14,10 @@ use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{Catalog, now};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
 use crate::shard::Shard;
-use crate::table::{Table, is_hashed, key_of_bound};
+use crate::table::{Table, key_of_bound};
 use crate::{Request, fields};
 
 const INITIAL_CHUNKS_MAX: i64 = 8192;
-const KEY_FIELDS_MAX: usize = 32;
 
 /// The lower bounds of chunks, and the shards that have them.
 pub(crate) type Owners = Vec<(DocBuf, String)>;
@@ -559,39 +559,6 @@ pub(crate) fn check_names(table: &Table, bound: Doc<'_>) -> Result<()> {
     Err(Error::bad_value(text))
 }
 
-pub(crate) fn checked_key(command: &'static str, body: Doc<'_>) -> Result<DocBuf> {
-    let key = match body.get("key") {
-        Some(ValueRef::Document(key)) => key,
-        Some(other) => {
-            return Err(arbor_protocol::arguments::Field::new(command, "key").wrong_type(other, "object").into());
-        }
-        None => return Err(arbor_protocol::arguments::Field::new(command, "key").missing().into()),
-    };
-    let refused = |text: String| Err(Error::bad_value(text));
-    let (mut count, mut hashed) = (0, 0);
-    for (path, direction) in key {
-        count += 1;
-        match direction {
-            direction if is_hashed(direction) => hashed += 1,
-            direction if fields::number_of(direction) == Some(1.0) => {}
-            _ => {
-                return refused(format!("Shard key {key} can contain either up to one 'hashed' field or a value of 1"));
-            }
-        }
-        if path.is_empty() || path.starts_with('$') || path.split('.').any(str::is_empty) {
-            return refused(format!("'{path}' is not a valid field of a shard key"));
-        }
-    }
-    if count == 0 || count > KEY_FIELDS_MAX || hashed > 1 {
-        return refused(format!(
-            "Shard key {key} is not valid: it needs 1 to {KEY_FIELDS_MAX} fields, one of them hashed at most"
-        ));
-    }
-    // 1.0 and Long(1) are the same direction
-    let value = |direction| if is_hashed(direction) { direction } else { ValueRef::Int32(1) };
-    Ok(key.iter().map(|(path, direction)| (path, value(direction))).collect())
-}
-
 /// Returns the points that divide all hashes into `count` equal ranges.
 pub(crate) fn hash_points(count: i64) -> Vec<i64> {
     assert!(count > 0, "there is a first chunk");
@@ -744,22 +711,6 @@ mod tests {
         assert_eq!(hash_points(2), [0]);
         assert_eq!(hash_points(4), [-4611686018427387904, 0, 4611686018427387904]);
         assert_eq!(hash_points(3).len(), 2);
-    }
-
-    #[test]
-    fn keys_are_checked() {
-        let code = |key: &str| {
-            checked_key("shardCollection", doc(&format!("{{shardCollection: 'd.c', key: {key}}}")).as_doc())
-                .map_err(|e| e.code.0)
-                .err()
-        };
-        for key in ["{a: 1}", "{a: 1.0, 'b.c': Long(1)}", "{a: 'hashed'}", "{a: 1, b: 'hashed'}"] {
-            assert_eq!(code(key), None, "{key}");
-        }
-        for key in ["{}", "{a: -1}", "{a: 'text'}", "{a: 'hashed', b: 'hashed'}", "{'': 1}", "{'a..b': 1}", "{$a: 1}"] {
-            assert_eq!(code(key), Some(2), "{key}");
-        }
-        assert_eq!(code("5"), Some(14));
     }
 
     #[test]

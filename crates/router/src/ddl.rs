@@ -113,7 +113,7 @@ impl Request<'_> {
             };
             let starts = table.key.as_doc().iter().zip(key.iter().map(Some).chain(std::iter::repeat(None)));
             let mut starts = starts.map(|((path, direction), own)| {
-                !crate::table::is_hashed(direction) && own.is_some_and(|(name, _)| name == path)
+                !arbor_command::analysis::is_hashed(direction) && own.is_some_and(|(name, _)| name == path)
             });
             if !starts.all(|same| same) {
                 let text =

@@ -225,6 +225,7 @@ impl Request<'_> {
             "currentOp" => self.current_op(),
             "killOp" => self.kill_op(),
             "listCollections" => self.list_collections(),
+            "analyzeShardKey" => self.analyze_shard_key(),
             _ if FORWARDED.contains(&name) => self.forward(false),
             _ if OF_CONFIG.contains(&name) => {
                 let config = self.catalog().config.clone();

@@ -39,6 +39,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod administration;
+mod analyze_shard_key;
 mod balancer;
 mod bulk_write;
 mod catalog;

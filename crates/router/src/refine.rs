@@ -4,10 +4,11 @@
 //! all chunks and zones change in one transaction of the config servers; the shards refuse requests of the version before.
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_command::analysis::checked_key;
 use arbor_command::{Error, Result};
 
 use crate::administration::Known;
-use crate::chunks::{check_unique_indexes, checked_key, replacement, serves, transaction};
+use crate::chunks::{check_unique_indexes, replacement, serves, transaction};
 use crate::moves::{FINISH_MAX, retried};
 use crate::reshard::indexes_of;
 use crate::{Request, administration, fields};

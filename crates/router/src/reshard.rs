@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
+use arbor_command::analysis::{checked_key, is_hashed};
 use arbor_command::{Error, MOVE_IS_OVER, Result};
 use arbor_query::Interrupt;
 use arbor_store::RESHARDING_PREFIX;
@@ -21,14 +22,13 @@ use uuid::Uuid;
 
 use crate::administration::{Guard, Known, renewal};
 use crate::chunks::{
-    Owners, check_names, check_unique_indexes, checked_key, new_chunks, new_collection, replacement, serves,
-    transaction,
+    Owners, check_names, check_unique_indexes, new_chunks, new_collection, replacement, serves, transaction,
 };
 use crate::definitions::{as_created, create_named, first_batch, index_name};
 use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
 use crate::rows::{Merge, Order, SORT_KEY, Stream};
 use crate::shard::Shard;
-use crate::table::{Table, is_hashed, key_of_bound};
+use crate::table::{Table, key_of_bound};
 use crate::throttle::{SLICE, Sum, Throttle};
 use crate::{Request, fields, is_stale};
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use arbor_base::paranoid;
 use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
+use arbor_command::analysis::is_hashed;
 use arbor_command::{Error, Result};
 use arbor_lang::{Context, Filter};
 use arbor_query::{shard_key_hash, shard_key_spans};
@@ -400,10 +401,6 @@ pub(crate) fn version(epoch: ObjectId, timestamp: Timestamp, major: u32, minor: 
 /// `shardVersion` for a collection that is not sharded.
 pub(crate) fn unsharded() -> DocBuf {
     version(ObjectId([0; 12]), Timestamp { seconds: 0, increment: 0 }, 0, 0)
-}
-
-pub(crate) fn is_hashed(direction: ValueRef<'_>) -> bool {
-    matches!(direction, ValueRef::String("hashed"))
 }
 
 /// Returns the key of a bound of a chunk, whose values are those of the key in its order.

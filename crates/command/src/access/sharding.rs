@@ -36,6 +36,10 @@ pub(crate) fn clear_jumbo(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), ClearJumboFlag);
 }
 
+pub(crate) fn analyze(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), AnalyzeShardKey);
+}
+
 pub(crate) fn refine(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), RefineCollectionShardKey);
 }
