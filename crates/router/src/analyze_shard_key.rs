@@ -89,7 +89,7 @@ impl Analyzed for Request<'_> {
             .with("cursor", &DocBuf::new())
             .with("allowDiskUse", true)
             .with("collation", &DocBuf::new().with("locale", "simple"));
-        let found = self.run_other(namespace.db(), command, Request::aggregate)?;
+        let found = self.run_other(namespace.db(), command, |request| request.aggregate())?;
         self.all_of(found)
     }
 }
