@@ -120,6 +120,13 @@ fn sync_directory(path: &Path) -> Result<()> {
 }
 
 /// Makes the name of a file durable.
+/// The name of a file until it may be read.
+fn new_name(path: &Path) -> PathBuf {
+    let mut new = path.to_owned().into_os_string();
+    new.push(".new");
+    PathBuf::from(new)
+}
+
 fn sync_name(path: &Path) -> Result<()> {
     path.parent().map_or(Ok(()), sync_directory)
 }
@@ -179,9 +186,7 @@ impl Files for Directory {
 
     fn create(&self, name: &str) -> Result<Box<dyn NewFile>> {
         let path = self.path(name);
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
-        let new = PathBuf::from(new);
+        let new = new_name(&path);
         let file = File::create(&new).map_err(io("create", &path))?;
         Ok(Box::new(DirectoryFile { path, new, file: BufWriter::with_capacity(BUFFER_BYTES, file) }))
     }
@@ -209,10 +214,9 @@ impl Files for Directory {
 
     fn begin_log(&self, name: &str, _: bool) -> Result<Box<dyn Growing>> {
         let path = self.path(name);
-        let file = File::create(&path).map_err(io("create", &path))?;
-        file.sync_all().map_err(io("write", &path))?;
-        sync_name(&path)?;
-        Ok(Box::new(DirectoryLog { path, file }))
+        let new = new_name(&path);
+        let file = File::create(&new).map_err(io("create", &path))?;
+        Ok(Box::new(DirectoryLog { path, new: Some(new), file }))
     }
 
     fn log_file_bytes(&self) -> u64 {
@@ -254,12 +258,17 @@ impl NewFile for DirectoryFile {
 
 struct DirectoryLog {
     path: PathBuf,
+    /// Its name until the first block is in it: who reads the archive meanwhile, or after a kill, finds no file without a head.
+    new: Option<PathBuf>,
     file: File,
 }
 
 impl Growing for DirectoryLog {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).and_then(|()| self.file.sync_data()).map_err(io("write", &self.path))
+        self.file.write_all(bytes).and_then(|()| self.file.sync_data()).map_err(io("write", &self.path))?;
+        let Some(new) = self.new.take() else { return Ok(()) };
+        std::fs::rename(&new, &self.path).map_err(io("write", &self.path))?;
+        sync_name(&self.path)
     }
 }
 
@@ -284,6 +293,17 @@ mod tests {
         let entry = |name: &str, is_directory, bytes| Entry { name: name.to_owned(), is_directory, bytes };
         assert_eq!(files.list("a").unwrap().unwrap(), [entry("b", false, 4)]);
         assert!(files.list("b").unwrap().is_none() && files.open("a/c", 0).unwrap().is_none());
+        let mut log = files.begin_log("a/l", false).unwrap();
+        assert!(files.read("a/l").unwrap().is_none());
+        for whole in [&b"head"[..], b"headmore"] {
+            log.append(&whole[whole.len() - 4..]).unwrap();
+            assert_eq!(files.read("a/l").unwrap().unwrap(), whole);
+        }
+        // One that says less is there until the other one is whole.
+        let mut log = files.begin_log("a/l", true).unwrap();
+        assert_eq!(files.read("a/l").unwrap().unwrap(), b"headmore");
+        log.append(b"new").unwrap();
+        assert_eq!(files.read("a/l").unwrap().unwrap(), b"new");
         files.remove("a/c").unwrap();
         files.remove_directory("a").unwrap();
         assert!(files.list("").unwrap().unwrap().is_empty());
