@@ -7,7 +7,7 @@ import time
 
 import pymongo
 
-from arbor_process import Arbor, free_port
+from arbor_process import Arbor, Members, free_port
 
 
 class Member(Arbor):
@@ -29,6 +29,24 @@ class Member(Arbor):
         with self.client(**options) as client:
             member = {"_id": 0, "host": f"127.0.0.1:{self.port}"}
             client.admin.command("replSetInitiate", {"_id": self.name, "members": [member]})
+
+
+class Several:
+    """A set of several members in the role of one. Who starts it initiates it."""
+
+    def __init__(self, directory, name, role, count, flags=()):
+        self.name, self.members = name, Members(directory / name, count, [role, *flags], name)
+
+    @property
+    def hosts(self):
+        return f"{self.name}/{','.join(self.members.hosts)}"
+
+    def __enter__(self):
+        self.members.__enter__()
+        return self
+
+    def __exit__(self, *more):
+        self.members.__exit__(*more)
 
 
 class Router:

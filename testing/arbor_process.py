@@ -118,8 +118,8 @@ class Members:
 
     NAME = "rs0"
 
-    def __init__(self, directory, count=3, flags=()):
-        self.directory = pathlib.Path(directory)
+    def __init__(self, directory, count=3, flags=(), name=NAME):
+        self.directory, self.NAME = pathlib.Path(directory), name
         self.flags = list(flags)
         self.members = []
         for _ in range(count):

@@ -1,10 +1,14 @@
 //! `arbor backup archive`: the log of a running server, behind the newest backup, as it grows. `create --incremental` does the same up to the present.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
 use arbor_txn::fetch::{Begun, LogBlock, LogBlockHead, TreeFacts};
 use arbor_txn::record::{Record, refers_to_loads};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::cluster::{self, Cluster};
 use super::create::{Progress, write_tree};
@@ -21,8 +25,10 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Time between two attempts to reach a server.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time in which a secondary has to have what its primary had.
-const BEHIND: Duration = Duration::from_secs(120);
+pub(super) const BEHIND: Duration = Duration::from_secs(120);
 const REPORT: Duration = Duration::from_secs(60);
+/// Time in which a request that is on its way may end after a signal. What comes of it later is asked for again by the next process.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The reason why an archive ends.
 enum Stopped {
@@ -48,26 +54,102 @@ pub(super) struct Added {
     pub loads: u64,
 }
 
-/// Archives until the process ends.
-pub(super) fn run(uri: &str, target: &Target, limit: Option<u64>) -> Result<()> {
-    if Cluster::of(uri)?.is_some() {
-        let text = "the log of a whole cluster is archived by `create --incremental`, run by a timer";
-        return Err(Error::Refused(text.to_owned()));
+/// Progress of the archive of a set, with what ends it.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    stop: Arc<AtomicBool>,
+    has_begun: AtomicBool,
+    /// Time of the last record that is archived, with the trees that it and those before it refer to.
+    time: AtomicU64,
+    loads: AtomicU64,
+}
+
+impl Watch {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
-    cluster::refuse(target)?;
-    loop {
-        let stopped = Source::choose(uri).map_err(Stopped::Unreachable).and_then(|source| {
+
+    pub(super) fn end(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the server was reached: from there on the archive continues.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Acquire)
+    }
+
+    /// Sleeps, unless the archive has to end.
+    pub(super) fn pause(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.is_stopped() && Instant::now() < end {
+            std::thread::sleep(POLL.min(time));
+        }
+    }
+
+    pub(super) fn time(&self) -> u64 {
+        self.time.load(Ordering::Acquire)
+    }
+
+    /// Number of records whose trees this process has copied.
+    pub(super) fn loads(&self) -> u64 {
+        self.loads.load(Ordering::Acquire)
+    }
+}
+
+/// Archives until a signal ends it. `interval`: the time between two points of a cluster.
+pub(super) fn run(uri: &str, target: &Target, limit: Option<u64>, interval: Option<Duration>) -> Result<()> {
+    let watch = Watch { stop: until_signal()?, ..Watch::default() };
+    match (Cluster::of(uri)?, interval) {
+        (Some(cluster), interval) => {
+            cluster::archive(uri, cluster, target, limit, interval.unwrap_or(cluster::INTERVAL), &watch)
+        }
+        (None, Some(_)) => Err(Error::Refused("--interval is for sharded clusters".to_owned())),
+        (None, None) => {
+            cluster::refuse(target)?;
+            keep_on("", || Source::choose(uri), target, limit, &watch)
+        }
+    }
+}
+
+/// Returns what is set by the first SIGTERM or SIGINT.
+fn until_signal() -> Result<Arc<AtomicBool>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| Error::Refused(error.to_string()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let own = stop.clone();
+    std::thread::spawn(move || {
+        let _signal = signals.forever().next();
+        own.store(true, Ordering::Release);
+        std::thread::sleep(GRACE);
+        // Every block that was archived is on its disk.
+        std::process::exit(0);
+    });
+    Ok(stop)
+}
+
+/// Archives the log of a set until the watch stops it. `name`: what messages begin with.
+pub(super) fn keep_on(
+    name: &str,
+    choose: impl Fn() -> Result<Source>,
+    target: &Target,
+    limit: Option<u64>,
+    watch: &Watch,
+) -> Result<()> {
+    while !watch.is_stopped() {
+        let stopped = choose().map_err(Stopped::Unreachable).and_then(|source| {
             let mut archive = Archive::open(&source, target, limit)?;
-            eprintln!("archiving the log of {} from position {} on", source.address, archive.end.position.next());
-            archive.follow()
+            watch.loads.fetch_add(archive.added.loads, Ordering::AcqRel);
+            watch.has_begun.store(true, Ordering::Release);
+            eprintln!("{name}archiving the log of {} from position {} on", source.address, archive.end.position.next());
+            archive.follow(name, watch)
         });
         match stopped {
             Ok(()) => {}
-            Err(Stopped::Unreachable(error)) => eprintln!("{error}; trying again"),
+            Err(Stopped::Unreachable(error)) => eprintln!("{name}{error}; trying again"),
             Err(Stopped::Final(error)) => return Err(error),
         }
-        std::thread::sleep(RETRY);
+        watch.pause(RETRY);
     }
+    Ok(())
 }
 
 /// Archives up to the present.
@@ -173,17 +255,25 @@ impl<'s> Archive<'s> {
         Ok(answer)
     }
 
-    fn follow(&mut self) -> std::result::Result<(), Stopped> {
+    fn follow(&mut self, name: &str, watch: &Watch) -> std::result::Result<(), Stopped> {
         let mut reported = Instant::now();
-        loop {
-            if !self.step(self.quiet.elapsed() >= QUIET)? {
+        while !watch.is_stopped() {
+            let loads = self.added.loads;
+            let stepped = self.step(self.quiet.elapsed() >= QUIET);
+            // Before the time: who sees that sees these.
+            watch.loads.fetch_add(self.added.loads - loads, Ordering::AcqRel);
+            if stepped? {
+                watch.time.fetch_max(self.added.time, Ordering::AcqRel);
+            } else {
                 std::thread::sleep(POLL);
             }
             if reported.elapsed() >= REPORT {
                 reported = Instant::now();
-                eprintln!("archived up to position {}, {} MB", self.end.position, self.added.bytes >> 20);
+                eprintln!("{name}archived up to position {}, {} MB", self.end.position, self.added.bytes >> 20);
             }
         }
+        eprintln!("{name}the archive ends at position {}", self.end.position);
+        Ok(())
     }
 
     /// Writes the next block. `quiet`: also one without records. Returns false if there were no records.

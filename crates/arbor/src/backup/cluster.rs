@@ -14,8 +14,11 @@
 //!   is missing.
 //! - C3: no tree came past the log of a set after its log up to the time was asked for ([`super::restore`] could not make the state then). If one did,
 //!   there is another attempt with a later time.
+//! - C4: the router shows the same shards before and after a time was chosen, so the point has all of then.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
@@ -24,6 +27,8 @@ use arbor_store::{Namespace, RecordCursor, UpdateKind};
 use arbor_txn::Durability;
 use serde::{Deserialize, Serialize};
 
+use super::archive::Watch;
+use super::log_files::LogFiles;
 use super::manifest::{seal, unseal};
 use super::point::{self, Asked};
 use super::source::Source;
@@ -42,6 +47,10 @@ const PRIMARY: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(200);
 const UNAUTHORIZED: i32 = 13;
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time until another attempt to make a point.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Time between two points of an archive.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// A cluster, as a router shows it.
 pub(super) struct Cluster {
@@ -51,6 +60,7 @@ pub(super) struct Cluster {
 }
 
 /// A set of the cluster.
+#[derive(Clone)]
 struct Place {
     /// Its directory in the target.
     directory: String,
@@ -87,22 +97,28 @@ fn hello() -> DocBuf {
 }
 
 impl Cluster {
-    /// `None`: the URI is not that of a router.
+    /// `None`: the URI is not that of a router. Errors: no host can be reached, or the user is not known.
     pub(super) fn of(uri: &str) -> Result<Option<Cluster>> {
         let uri = Uri::parse(uri).map_err(|error| Error::Refused(format!("--uri: {error}")))?;
         let mut options = uri.options();
         options.app_name = "arbor backup".to_owned();
         options.timeout = options.timeout.or(Some(TIMEOUT));
+        let mut reason = String::new();
         for address in &uri.addresses {
-            // One that cannot be reached is named by those who need it.
-            let Ok(mut client) = Client::connect_with(address, options.clone()) else { continue };
+            let mut client = match Client::connect_with(address, options.clone()) {
+                Ok(client) => client,
+                Err(error) => {
+                    reason = format!("{address}: {error}");
+                    continue;
+                }
+            };
             let reply = client.command("admin", &hello()).map_err(|error| refused(&error))?;
             if !matches!(reply.doc.get("msg"), Some(ValueRef::String("isdbgrid"))) {
                 return Ok(None);
             }
             return Cluster::read(&mut client, options).map(Some);
         }
-        Ok(None)
+        Err(Error::Refused(reason))
     }
 
     fn read(router: &mut Client, options: Options) -> Result<Cluster> {
@@ -186,6 +202,14 @@ impl Cluster {
         Ok(times.into_iter().max().unwrap_or(0))
     }
 
+    fn directories(&self) -> Vec<String> {
+        self.members.iter().map(|place| place.directory.clone()).collect()
+    }
+
+    fn point(&self, time: u64) -> Point {
+        Point { format: FORMAT, cluster: self.id.clone(), time, ended: create::now(), members: self.directories() }
+    }
+
     /// Has a set log a record behind the time, which its members in sync have (C2).
     fn pass(&self, place: &Place, time: u64) -> Result<()> {
         let stamp = ValueRef::Timestamp(arbor_bson::Timestamp { seconds: (time >> 32) as u32, increment: time as u32 });
@@ -212,8 +236,8 @@ impl Cluster {
     }
 }
 
-/// `incremental`: the sets that have a full backup get none.
-pub(super) fn create(cluster: &Cluster, target: &Target, limit: Option<u64>, incremental: bool) -> Result<()> {
+/// Prepares the target, which may have backups of this cluster only.
+fn begin(cluster: &Cluster, target: &Target) -> Result<()> {
     target.files.make()?;
     if !target.backups()?.is_empty() {
         return Err(Error::Refused(format!("{target} has backups of one set: take another directory for a cluster")));
@@ -223,6 +247,18 @@ pub(super) fn create(cluster: &Cluster, target: &Target, limit: Option<u64>, inc
         let text = format!("{target} has a backup ({name}) of another cluster, with the id {}", other.cluster);
         return Err(Error::Refused(format!("{text}; this one has the id {}. Take another directory", cluster.id)));
     }
+    Ok(())
+}
+
+/// `incremental`: the sets that have a full backup get none.
+pub(super) fn create(
+    uri: &str,
+    cluster: &Cluster,
+    target: &Target,
+    limit: Option<u64>,
+    incremental: bool,
+) -> Result<()> {
+    begin(cluster, target)?;
     cluster.each(|place| {
         let (source, own) = (cluster.source(place)?, target.child(&place.directory));
         match incremental && create::has_backup(&own)? {
@@ -230,6 +266,9 @@ pub(super) fn create(cluster: &Cluster, target: &Target, limit: Option<u64>, inc
             false => create::full(&source, &own, limit),
         }
     })?;
+    if is_archived(cluster, target) {
+        return await_point(cluster, target);
+    }
     for _ in 0..ATTEMPTS {
         cluster.each(|place| archive::once(&cluster.source(place)?, &target.child(&place.directory), limit))?;
         let time = cluster.time()?;
@@ -239,14 +278,213 @@ pub(super) fn create(cluster: &Cluster, target: &Target, limit: Option<u64>, inc
         if added.iter().any(|added| added.loads > 0) {
             continue;
         }
-        let members = cluster.members.iter().map(|place| place.directory.clone()).collect();
-        let (format, cluster, ended) = (FORMAT, cluster.id.clone(), create::now());
-        let point = Point { format, cluster, time, ended, members };
+        if Cluster::of(uri)?.is_none_or(|now| now.directories() != cluster.directories()) {
+            return Err(Error::Refused("shards were added or removed meanwhile: try again".to_owned()));
+        }
+        let point = cluster.point(time);
         let name = write_point(target, &point)?;
         println!("{name} {point}");
         return Ok(());
     }
     Err(Error::Refused("indexes are built or engines changed all the time: try again when fewer are".to_owned()))
+}
+
+/// Returns true if another process archives a log of the cluster.
+fn is_archived(cluster: &Cluster, target: &Target) -> bool {
+    cluster.members.iter().any(|place| LogFiles::of(&target.child(&place.directory)).lock().is_err())
+}
+
+/// Waits for the next point of the process that archives.
+fn await_point(cluster: &Cluster, target: &Target) -> Result<()> {
+    let (time, end) = (cluster.time()?, Instant::now() + archive::BEHIND);
+    loop {
+        if let Some((name, point)) = points(target)?.into_iter().find(|(_, point)| point.time >= time) {
+            println!("{name} {point}");
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            let text = "another process archives the logs, and makes no point: its messages say why";
+            return Err(Error::Refused(text.to_owned()));
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+/// An archive of all sets, with points at an interval.
+struct Archives<'a> {
+    uri: &'a str,
+    target: &'a Target,
+    limit: Option<u64>,
+    /// The cluster as the router showed it last.
+    cluster: Mutex<Arc<Cluster>>,
+    /// The first error that another attempt does not mend.
+    failed: Mutex<Option<Error>>,
+    ended: &'a Watch,
+}
+
+type Running = BTreeMap<String, Arc<Watch>>;
+
+/// Archives the logs of all sets until the watch stops it. Sets without a full backup get one.
+pub(super) fn archive(
+    uri: &str,
+    cluster: Cluster,
+    target: &Target,
+    limit: Option<u64>,
+    interval: Duration,
+    ended: &Watch,
+) -> Result<()> {
+    begin(&cluster, target)?;
+    let cluster = Mutex::new(Arc::new(cluster));
+    let archives = Archives { uri, target, limit, cluster, failed: Mutex::new(None), ended };
+    std::thread::scope(|scope| {
+        let (mut running, mut is_first, mut written) = (Running::new(), true, Written::default());
+        while !archives.is_ended() {
+            archives.drop_removed(&mut running);
+            for directory in archives.cluster().directories() {
+                if running.contains_key(&directory) {
+                    continue;
+                }
+                if !is_first {
+                    eprintln!(
+                        "{directory} was added to the cluster: a full backup of it begins. Times between the points before and behind that are not restored"
+                    );
+                }
+                let watch = Arc::new(Watch::default());
+                running.insert(directory.clone(), watch.clone());
+                let (archives, is_new) = (&archives, !is_first);
+                scope.spawn(move || archives.keep(&directory, is_new, &watch));
+            }
+            is_first = false;
+            let made = archives.point(&running).and_then(|point| match point {
+                Some(point) => written.add(target, point).map(|()| interval),
+                None => Ok(AGAIN),
+            });
+            ended.pause(made.unwrap_or_else(|error| {
+                match written.last {
+                    Some(_) => eprintln!("{error}; trying again"),
+                    // The options are wrong, or the rights of the user.
+                    None => archives.fail(error),
+                }
+                AGAIN
+            }));
+            archives.look_again();
+        }
+        running.values().for_each(|watch| watch.end());
+    });
+    archives.failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+impl Archives<'_> {
+    fn cluster(&self) -> Arc<Cluster> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, error: Error) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    fn is_ended(&self) -> bool {
+        self.ended.is_stopped() || self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Asks a router for the sets of the cluster. While none replies they are the last ones.
+    fn look_again(&self) {
+        match Cluster::of(self.uri) {
+            Ok(Some(now)) => *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(now),
+            Ok(None) => eprintln!("--uri is not that of a router any more; trying again"),
+            Err(error) => eprintln!("{error}; trying again"),
+        }
+    }
+
+    fn drop_removed(&self, running: &mut Running) {
+        let members = self.cluster().directories();
+        running.retain(|directory, watch| {
+            let stays = members.contains(directory);
+            if !stays {
+                eprintln!("{directory} was removed from the cluster: its archive ends. Times between the points before and behind that are not restored");
+                watch.end();
+            }
+            stays
+        });
+    }
+
+    fn source(&self, directory: &str) -> Result<Source> {
+        let cluster = self.cluster();
+        let place = cluster.members.iter().find(|place| place.directory == directory);
+        cluster.source(place.ok_or_else(|| Error::Refused("it is no part of the cluster any more".to_owned()))?)
+    }
+
+    /// Archives the log of a set behind a full backup. `is_new`: it came to the cluster since.
+    fn keep(&self, directory: &str, is_new: bool, watch: &Watch) {
+        let (name, own) = (format!("{directory}: "), self.target.child(directory));
+        let archived = || -> Result<()> {
+            while (is_new || !create::has_backup(&own)?) && !watch.is_stopped() {
+                match self.source(directory).and_then(|source| create::full(&source, &own, self.limit)) {
+                    Ok(()) => break,
+                    // The logs of the others are archived meanwhile.
+                    Err(error) if is_new => eprintln!("{name}{error}; trying again"),
+                    Err(error) => return Err(error),
+                }
+                watch.pause(INTERVAL);
+            }
+            archive::keep_on(&name, || self.source(directory), &own, self.limit, watch)
+        };
+        if let Err(error) = archived() {
+            self.fail(Error::Refused(format!("{name}{error}")));
+        }
+    }
+
+    /// Chooses a time up to which all sets are archived. `None`: there is none yet.
+    fn point(&self, running: &Running) -> Result<Option<Point>> {
+        let cluster = self.cluster();
+        let loads = || running.values().map(|watch| watch.loads()).collect::<Vec<u64>>();
+        let before = loads();
+        if !running.values().all(|watch| watch.has_begun()) {
+            return Ok(None);
+        }
+        let time = cluster.time()?;
+        cluster.each(|place| cluster.pass(place, time))?;
+        let end = Instant::now() + archive::BEHIND;
+        while let Some((directory, _)) = running.iter().find(|(_, watch)| watch.time() <= time) {
+            if self.is_ended() {
+                return Ok(None);
+            }
+            if Instant::now() >= end {
+                eprintln!("{directory} is not archived up to {} yet", shown_time(time));
+                return Ok(None);
+            }
+            std::thread::sleep(RETRY);
+        }
+        self.look_again();
+        let is_same = self.cluster().directories() == cluster.directories();
+        Ok((is_same && loads() == before).then(|| cluster.point(time)))
+    }
+}
+
+/// The points that this process has written. Within an hour and the same sets the first one and the newest stay: all times between them
+/// can be restored.
+#[derive(Default)]
+struct Written {
+    last: Option<(String, Point)>,
+    is_first: bool,
+}
+
+impl Written {
+    fn add(&mut self, target: &Target, point: Point) -> Result<()> {
+        let hour = |point: &Point| (point.time >> 32) / 3600;
+        let name = write_point(target, &point)?;
+        let continues =
+            self.last.as_ref().is_some_and(|(_, last)| last.members == point.members && hour(last) == hour(&point));
+        match self.last.take() {
+            Some((old, _)) if continues && !self.is_first => target.files.remove(&format!("{POINTS}/{old}.json"))?,
+            _ => {}
+        }
+        if !continues {
+            println!("{name} {point}");
+        }
+        (self.last, self.is_first) = (Some((name, point)), !continues);
+        Ok(())
+    }
 }
 
 fn write_point(target: &Target, point: &Point) -> Result<String> {

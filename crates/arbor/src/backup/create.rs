@@ -21,7 +21,7 @@ const TRIES: u32 = 3;
 /// `limit`: bytes of rows per second, as they are sent. `incremental`: adds to the archive of the log if there is a backup.
 pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental: bool) -> Result<()> {
     if let Some(cluster) = Cluster::of(uri)? {
-        return cluster::create(&cluster, target, limit, incremental);
+        return cluster::create(uri, &cluster, target, limit, incremental);
     }
     cluster::refuse(target)?;
     let source = Source::choose(uri)?;

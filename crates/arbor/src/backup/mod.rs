@@ -41,6 +41,7 @@ mod target;
 mod verify;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -121,7 +122,15 @@ pub(crate) fn command() -> Command {
         ));
     let archive = Command::new("archive")
         .about("Writes the log of a running server behind the newest backup, as it grows, until it is ended")
-        .args([uri(), to(), limit(), key()]);
+        .args([uri(), to(), limit(), key()])
+        .arg(
+            option(
+                "interval",
+                "SECONDS",
+                "Time between two points of a cluster (10): what is committed behind the last one is not restored",
+            )
+            .value_parser(clap::value_parser!(u64).range(1..=3600)),
+        );
     let list = Command::new("list").about("Prints the backups of a directory, the oldest first").args([from(), key()]);
     let verify = Command::new("verify")
         .about("Reads every file of the backups of a directory and checks it")
@@ -189,7 +198,10 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     let limit = || matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
     match name {
         "create" => create::create(text("uri").unwrap_or_default(), &to()?, limit(), matches.get_flag("incremental"))?,
-        "archive" => archive::run(text("uri").unwrap_or_default(), &to()?, limit())?,
+        "archive" => {
+            let interval = matches.get_one::<u64>("interval").map(|seconds| Duration::from_secs(*seconds));
+            archive::run(text("uri").unwrap_or_default(), &to()?, limit(), interval)?;
+        }
         "list" if cluster::is_of_one(&from()?)? => cluster::list(&from()?)?,
         "list" => list(&from()?)?,
         "verify" => {
