@@ -2,15 +2,19 @@
 as it was at that time."""
 
 import contextlib
+import json
 import re
 import shutil
 import time
+import urllib.parse
 
 import bson
 
-from arbor_cluster import Cluster
+import certificates
+from arbor_cluster import Cluster, Member, Router, Several
 from cluster_backups import ACCOUNTS, NAMESPACE, SETTLED_S, Load, Restored, check_log, insist, prepare, settled
 from test_backup import refused, succeeds
+from test_member_security import begin, key_file, of_user, until
 
 
 def point(output):
@@ -66,9 +70,10 @@ def test_a_cluster_is_restored_to_one_time_while_chunks_move(tmp_path):
         succeeds("create", "--incremental", "--uri", cluster.routers[0].uri, "--to", target)
         # what is wrong is said
         assert "backups of a sharded cluster" in refused("create", "--uri", cluster.shards[0].uri, "--to", target)
-        assert "create --incremental" in refused("archive", "--uri", cluster.routers[0].uri, "--to", target)
         succeeds("create", "--uri", cluster.shards[0].uri, "--to", tmp_path / "one")
         assert "backups of one set" in refused("create", "--uri", cluster.routers[0].uri, "--to", tmp_path / "one")
+        assert "backups of one set" in refused("archive", "--uri", cluster.routers[0].uri, "--to", tmp_path / "one")
+        assert "is for sharded clusters" in refused("archive", "--interval", 5, "--uri", cluster.shards[0].uri, "--to", tmp_path / "one")
     listed = succeeds("list", "--from", target)
     assert all(name in listed for name in names) and all(f"shard-s{n}:" in listed for n in range(3))
     assert f"{names[0]} ok" in succeeds("verify", "--from", target)
@@ -116,3 +121,92 @@ def test_points_are_pruned_with_what_only_they_need(tmp_path):
     shutil.rmtree(target / "shard-s0" / fulls[1])
     output = refused("verify", "--from", target)
     assert "shard-s0" in output and "PROBLEM" in output, output
+
+
+BACKUP_USER = {"username": "backup", "password": "of the backups"}
+
+
+class Guarded:
+    """A cluster with access control and TLS: a config server, a shard of three members and one of two."""
+
+    def __init__(self, directory, stack):
+        authority = certificates.Authority(directory, "authority")
+        self.key = key_file(directory / "key", "c2VjcmV0IG9mIHRoZSBzZXQ=")
+        own = certificates.flags(authority, authority.sign("server", "IP:127.0.0.1"), "requireTLS", "--tlsAllowConnectionsWithoutCertificates")
+        self.flags = ["--keyFile", str(self.key), *own]
+        self.tls = {"tls": True, "tlsCAFile": str(authority.ca)}
+        self.config = stack.enter_context(Member(directory, "cfg", "--configsvr", self.flags))
+        self.config.initiate(**self.tls)
+        self.shards = [stack.enter_context(Several(directory, f"s{n}", "--shardsvr", 3 - n, self.flags)) for n in range(2)]
+        self.router = stack.enter_context(Router(directory, self.config, self.flags))
+        with self.router.client(**self.tls) as local:
+            local.admin.command("createUser", "admin", pwd="secret", roles=["root"])
+        with self.client() as admin:
+            self.add_user(admin)
+            for shard in self.shards:
+                begin(shard.members, **self.tls)
+                with of_user(shard.members, **self.tls) as own:
+                    until(lambda: len(own.admin.command("replSetGetStatus")["arbor"]["inSync"]) == len(shard.members.members), "members in sync")
+                assert admin.admin.command("addShard", shard.hosts)["shardAdded"] == shard.name
+            admin.admin.command("enableSharding", "app", primaryShard="s0")
+            admin.admin.command("shardCollection", "app.c", key={"_id": 1})
+            admin.admin.command("split", "app.c", middle={"_id": 50})
+            admin.admin.command("moveChunk", "app.c", find={"_id": 50}, to="s1")
+
+    @staticmethod
+    def add_user(admin):
+        admin.admin.command("createUser", BACKUP_USER["username"], pwd=BACKUP_USER["password"], roles=["backup", "clusterMonitor"],
+                            writeConcern={"w": "majority"})
+
+    def client(self):
+        return self.router.client(username="admin", password="secret", **self.tls)
+
+    def uri(self, password=BACKUP_USER["password"]):
+        user = f"{BACKUP_USER['username']}:{urllib.parse.quote(password)}"
+        return f"mongodb://{user}@127.0.0.1:{self.router.port}/?authSource=admin&tls=true&tlsCAFile={self.tls['tlsCAFile']}"
+
+
+def test_shards_of_several_members_with_access_control_and_tls(tmp_path):
+    target = tmp_path / "backups"
+    with contextlib.ExitStack() as stack:
+        cluster = Guarded(tmp_path, stack)
+        with cluster.client() as admin:
+            admin.app.c.insert_many([{"_id": n} for n in range(100)])
+            admin.app.command("createUser", "ann", pwd="ann", roles=["readWrite"])
+            # The user is known to the router, and not yet to the shards.
+            output = refused("create", "--uri", cluster.uri(), "--to", target)
+            assert "shard-s" in output and "user admin.backup" in output, output
+            for shard in cluster.shards:
+                with of_user(shard.members, **cluster.tls) as own:
+                    cluster.add_user(own)
+            assert "Authentication failed" in refused("create", "--uri", cluster.uri("wrong"), "--to", target)
+            first, _ = point(succeeds("create", "--uri", cluster.uri(), "--to", target))
+            # All is read from secondaries, where there are some.
+            for shard in cluster.shards:
+                [file] = (target / f"shard-{shard.name}").glob("2*/manifest.json")
+                with of_user(shard.members, **cluster.tls) as own:
+                    assert own.admin.command("hello")["primary"] != json.loads(file.read_text())["host"], shard.name
+            # Also with another primary, and while a member is away.
+            with of_user(cluster.shards[0].members, **cluster.tls) as own:
+                old = cluster.shards[0].members.at(own.admin.command("hello")["primary"])
+                old.kill()
+                until(lambda: own.admin.command("hello")["primary"] != f"127.0.0.1:{old.port}", "another primary")
+            until(lambda: admin.app.c.insert_many([{"_id": n} for n in (-1, 100)]).acknowledged, "writes to both shards")
+            succeeds("create", "--incremental", "--uri", cluster.uri(), "--to", target)
+        succeeds("verify", "--from", target, "--restore", "--scratch", tmp_path)
+        tls, flags = cluster.tls, cluster.flags
+    for name, options, documents in (("first", ["--backup", first], range(100)), ("newest", [], range(-1, 101))):
+        with contextlib.ExitStack() as stack:
+            (tmp_path / name).mkdir()
+            members = [Member(tmp_path / name, of, "--configsvr" if of == "cfg" else "--shardsvr", flags) for of in ("cfg", "s0", "s1")]
+            placed = [f"--shard={member.name}={member.hosts}" for member in members[1:]]
+            succeeds("restore", "--from", target, "--dbpath", tmp_path / name / "restored", *placed, *options)
+            for member in members:
+                shutil.move(tmp_path / name / "restored" / ("config" if member.name == "cfg" else f"shard-{member.name}"), member.dbpath)
+                stack.enter_context(member)
+                # The users are those that were backed up.
+                member.initiate(username="admin", password="secret", **tls)
+            router = stack.enter_context(Router(tmp_path / name, members[0], flags))
+            with router.client(username="ann", password="ann", authSource="app", **tls) as ann:
+                assert sorted(doc["_id"] for doc in ann.app.c.find()) == list(documents)
+                ann.app.c.insert_many([{"_id": n} for n in (-100, 200)])

@@ -2,8 +2,9 @@
 
 Each client knows what it has written and between which times each write was committed. A backup that ends well is restored, every collection
 of it is validated, and its documents are compared with what the clients know of its time. Its `dbHash` is compared with that of another way to
-the same position: the first backup and the archived log behind it, which another process writes all the time (and is killed as well). A
-backup that was killed, or whose server was, is named as incomplete and removed. Prints a line per backup.
+the same position: the first backup and the archived log behind it, which another process writes all the time (and is killed as well). With each
+backup a random second of the past is restored from that archive, and compared with what the clients know of it. A backup that was killed, or
+whose server was, is named as incomplete and removed. Prints a line per backup.
 """
 
 import os
@@ -175,9 +176,9 @@ class Archive:
 
 
 def archived(target):
-    """The last position that can be restored."""
-    found = re.findall(r"\(position (\d+)\)", succeeds("list", "--from", target))
-    return int(found[-1]) if found else 0
+    """The last position that can be restored, and the first and last second."""
+    found = re.findall(r"\((\d+),\d+\) \(position (\d+)\)", succeeds("list", "--from", target))
+    return (int(found[-1][1]), int(found[0][0]), int(found[-1][0])) if found else (0, 0, 0)
 
 
 def problems_of_documents(client, clients, moment, base):
@@ -208,10 +209,10 @@ def problems_of_indexes(client):
 class Check:
     """Restores backups and compares them."""
 
-    def __init__(self, directory, target, log_target, clients, base):
+    def __init__(self, directory, target, log_target, clients, base, rng):
         self.directory, self.target, self.log_target = directory, target, log_target
-        self.clients, self.base = clients, base
-        self.compared, self.unreadable = 0, 0
+        self.clients, self.base, self.rng = clients, base, rng
+        self.compared, self.unreadable, self.seconds = 0, 0, 0
 
     def restored(self, *arguments):
         """Returns a server of the restored state, or why there is none."""
@@ -231,7 +232,7 @@ class Check:
 
     def other_way(self, position, hashes):
         until = time.monotonic() + 60
-        while archived(self.log_target) < position:
+        while archived(self.log_target)[0] < position:
             if time.monotonic() > until:
                 return [f"position {position} is not archived"]
             time.sleep(0.2)
@@ -244,6 +245,23 @@ class Check:
             found = client.db.command("dbHash")["collections"]
         self.compared += 1
         return [] if found == hashes else [f"dbHash {hashes}, and by the log {found}"]
+
+    def second(self):
+        """A second that the archive has, other than those between a record and the trees that it refers to."""
+        _, first, last = archived(self.log_target)
+        seconds = self.rng.sample(range(first + 1, last + 1), last - first)
+        for second in seconds:
+            text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+            restored, output = self.restored("--from", self.log_target, "--time", text)
+            if restored:
+                with restored, pymongo.MongoClient(restored.uri) as client:
+                    problems = problems_of_indexes(client) + problems_of_documents(client, self.clients, Timestamp(second, 0), self.base)
+                self.seconds += 1
+                return [f"{text}: {problem}" for problem in problems]
+            if "filled past the log" not in output:
+                return [f"{text} is not restored: {output}"]
+            self.unreadable += 1
+        return [f"no second from {first + 1} to {last} can be restored"]
 
 
 def begin(arbor, documents):
@@ -291,7 +309,7 @@ def run(arbor, args, rng):
     disturber = Disturber(arbor.clients_uri, rng.random())
     for thread in [*clients, disturber]:
         thread.start()
-    check = Check(directory, target, log_target, clients, set(range(args.documents)))
+    check = Check(directory, target, log_target, clients, set(range(args.documents)), rng)
     done, killed, began = 0, 0, time.monotonic()
     try:
         while done < args.backups:
@@ -311,7 +329,7 @@ def run(arbor, args, rng):
                 continue
             name = output.split()[0]
             position, seconds, counter = map(int, re.search(r"position (\d+), time \((\d+), (\d+)\)", output).groups())
-            found = check.backup(name, position, Timestamp(seconds, counter))
+            found = check.backup(name, position, Timestamp(seconds, counter)) + check.second()
             done += 1
             operations = sum(len(own.history) for own in clients)
             print(f"backup {done}: position {position}, {operations} operations so far, {'PROBLEMS' if found else 'ok'}", flush=True)
@@ -325,7 +343,7 @@ def run(arbor, args, rng):
             thread.join(30)
         archive.kill()
     succeeds("verify", "--from", target)
-    print(f"{done} backups restored, {killed} killed, {check.compared} compared with the log, {check.unreadable} at positions that the log cannot show; "
+    print(f"{done} backups restored, {killed} killed, {check.compared} compared with the log, {check.seconds} random seconds, {check.unreadable} points that the log cannot show; "
           f"{sum(len(own.history) for own in clients)} operations, {disturber.switches} changes of the engine, {disturber.builds} "
           f"index builds in {time.monotonic() - began:.0f} s, nothing differs")
 
