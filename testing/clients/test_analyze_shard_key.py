@@ -1,6 +1,7 @@
 """`analyzeShardKey` on a set and through a router, which give the same for the same documents."""
 
 import contextlib
+import time
 
 import bson
 import pymongo
@@ -132,3 +133,95 @@ def test_what_has_left_a_shard(servers):
     found = characteristics(routed.an, {"n": 1})
     assert found["numDistinctValues"] == found["numDocsSampled"] == 100
     assert found["numDocsTotal"] - found["numOrphanDocs"] == 100
+
+
+def configure(d, mode, name="c", **options):
+    return d.client.admin.command("configureQueryAnalyzer", f"{d.name}.{name}", mode=mode, **options)
+
+
+def samples(d, **options):
+    return list(d.client.admin.aggregate([{"$listSampledQueries": options}]))
+
+
+def sampled_until(d, statements, is_enough):
+    """Repeats statements until samples of them are stored."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        statements()
+        found = samples(d, namespace=f"{d.name}.c")
+        if is_enough(found):
+            return found
+    raise AssertionError(found)
+
+
+def test_configuration(d):
+    fill(d)
+    d.client.config.queryAnalyzers.delete_many({})
+    first = configure(d, "full", samplesPerSecond=5)
+    assert first["newConfiguration"] == {"mode": "full", "samplesPerSecond": 5.0} and "oldConfiguration" not in first
+    (stored,) = d.client.config.queryAnalyzers.find()
+    assert stored["_id"] == "an.c" and stored["mode"] == "full" and "startTime" in stored and "stopTime" not in stored
+    second = configure(d, "full", samplesPerSecond=0.5)
+    assert second["oldConfiguration"] == first["newConfiguration"]
+    assert d.client.config.queryAnalyzers.find_one()["startTime"] == stored["startTime"]
+    off = configure(d, "off")
+    assert off["oldConfiguration"] == second["newConfiguration"] and off["newConfiguration"] == {"mode": "off"}
+    assert "stopTime" in d.client.config.queryAnalyzers.find_one()
+    for options, code in [
+        ({"mode": "full"}, 72), ({"mode": "full", "samplesPerSecond": 51}, 2), ({"mode": "full", "samplesPerSecond": 0}, 2),
+        ({"mode": "some"}, 2), ({"mode": "full", "samplesPerSecond": "x"}, 14), ({"mode": "off", "other": 1}, 40415),
+        ({"mode": "off", "name": "none"}, 26),
+    ]:
+        assert code_of(lambda options=options: configure(d, **options)) == code, options
+    assert code_of(lambda: d.client.admin.command("configureQueryAnalyzer", "an.c")) == 40414
+
+
+def test_samples_of_statements(d):
+    fill(d)
+    d.client.config.sampledQueries.delete_many({})
+    configure(d, "full", samplesPerSecond=50)
+    kinds = ["find", "aggregate", "count", "distinct", "update", "delete", "findAndModify"]
+    try:
+        def statements():
+            list(d.c.find({"n": 5}))
+            list(d.c.aggregate([{"$match": {"n": {"$gte": 10, "$lt": 20}}}]))
+            d.command("count", "c", query={"few": 1})
+            d.c.distinct("few", {"n": 7})
+            d.c.update_one({"n": 6}, {"$set": {"n": 6}})
+            d.c.delete_many({"few": 17})
+            d.c.find_one_and_update({"_id": 3}, {"$set": {"other": 1}})
+            list(d.none.find({"n": 5}))
+
+        found = sampled_until(d, statements, lambda found: {one["cmdName"] for one in found} == set(kinds))
+    finally:
+        configure(d, "off")
+    by_kind = {one["cmdName"]: one for one in found}
+    assert by_kind["find"]["cmd"]["filter"] == {"n": 5}
+    assert by_kind["aggregate"]["cmd"]["filter"] == {"n": {"$gte": 10, "$lt": 20}}
+    assert by_kind["update"]["cmd"]["updates"][0]["q"] == {"n": 6}
+    assert all(one["ns"] == "an.c" and "expireAt" in one and "collectionUuid" in one for one in found)
+    assert len(samples(d)) >= len(found) and samples(d, namespace="an.none") == []
+    assert code_of(lambda: samples(d, other=1)) == 40415
+    assert code_of(lambda: list(d.aggregate([{"$listSampledQueries": {}}]))) == 73
+    expiring = d.client.config.sampledQueries.index_information()["expireAt_1"]
+    assert expiring["expireAfterSeconds"] == 0
+
+    analyzed = analyze(d, {"n": 1}, keyCharacteristics=False)
+    reads, writes = analyzed["readDistribution"], analyzed["writeDistribution"]
+    counts = {kind: sum(one["cmdName"] == kind for one in samples(d)) for kind in kinds}
+    assert reads["sampleSize"] == {"total": sum(counts[kind] for kind in kinds[:4]), **{kind: counts[kind] for kind in kinds[:4]}}
+    assert writes["sampleSize"] == {"total": sum(counts[kind] for kind in kinds[4:]), **{kind: counts[kind] for kind in kinds[4:]}}
+    total = reads["sampleSize"]["total"]
+    assert reads["percentageOfSingleShardReads"] == pytest.approx(100 * (counts["find"] + counts["distinct"]) / total)
+    assert reads["percentageOfMultiShardReads"] == pytest.approx(100 * counts["aggregate"] / total)
+    assert reads["percentageOfScatterGatherReads"] == pytest.approx(100 * counts["count"] / total)
+    assert len(reads["numReadsByRange"]) > 50 and min(reads["numReadsByRange"]) >= counts["count"]
+    total = writes["sampleSize"]["total"]
+    assert writes["percentageOfShardKeyUpdates"] == pytest.approx(100 * counts["update"] / total)
+    assert writes["percentageOfSingleWritesWithoutShardKey"] == pytest.approx(100 * counts["findAndModify"] / total)
+    assert writes["percentageOfMultiWritesWithoutShardKey"] == pytest.approx(100 * counts["delete"] / total)
+
+    # another collection of the name has no samples, and is not sampled
+    d.drop_collection("c")
+    fill(d)
+    assert analyze(d, {"n": 1}, keyCharacteristics=False)["readDistribution"]["sampleSize"]["total"] == 0

@@ -48,7 +48,6 @@ def test_index(db, index, code):
 def test_administration(client):
     for command, code in [
         ({"setFeatureCompatibilityVersion": "8.2", "confirm": True}, 4926900),
-        ({"aggregate": 1, "pipeline": [{"$listSampledQueries": {}}], "cursor": {}}, 238),
     ]:
         assert code_of(lambda command=command: client.admin.command(command)) == code, command
 

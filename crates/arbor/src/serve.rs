@@ -487,12 +487,13 @@ fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread:
     statement_thread("arbor-ttl").spawn(monitor).map_err(Failure::cannot_start)
 }
 
-/// Starts the thread that deletes documents of chunks that have left.
+/// Starts the thread that deletes documents of chunks that have left, which shards have, and writes samples of statements, which others take.
 fn start_range_deleter(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
     let deleter = move || {
         while !stop.is_stopping() {
             std::thread::sleep(TICK);
             commands.delete_orphans();
+            commands.write_samples();
         }
     };
     statement_thread("arbor-ranges").spawn(deleter).map_err(Failure::cannot_start)

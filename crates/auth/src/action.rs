@@ -94,6 +94,7 @@ actions! {
     ListDatabases = "listDatabases",
     ListIndexes = "listIndexes",
     ListSearchIndexes = "listSearchIndexes",
+    ListSampledQueries = "listSampledQueries",
     ListSessions = "listSessions",
     ListShards = "listShards",
     LogRotate = "logRotate",

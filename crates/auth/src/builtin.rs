@@ -114,6 +114,7 @@ const CLUSTER_MONITOR: ActionSet = ActionSet::of(&[
     HostInfo,
     Inprog,
     ListDatabases,
+    ListSampledQueries,
     ListSessions,
     ListShards,
     ReplSetGetConfig,

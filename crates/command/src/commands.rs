@@ -17,6 +17,7 @@ use arbor_repl::{OwnFacts, Replication};
 use arbor_txn::fetch::Source;
 
 use crate::access::{Accounts, ClusterAuth, Keys};
+use crate::analysis::sampler::Sampler;
 use crate::audit::Audit;
 use crate::cmd::admin::auto_compact::AutoCompact;
 use crate::cmd::repl::arbor_tree::HELD_IDLE;
@@ -117,6 +118,7 @@ pub struct Commands {
     pub(crate) profiler: Profiler,
     pub(crate) slow_shapes: SlowShapes,
     pub(crate) query_statistics: QueryStatistics,
+    pub(crate) sampler: Sampler,
     /// Time at which the last backup began, in milliseconds since 1970; 0: none since the start.
     pub(crate) last_backup_ms: AtomicI64,
     pub(crate) write_block: WriteBlock,
@@ -187,6 +189,7 @@ impl Commands {
             profiler,
             slow_shapes: SlowShapes::default(),
             query_statistics: QueryStatistics::default(),
+            sampler: Sampler::default(),
             last_backup_ms: AtomicI64::new(0),
             write_block: WriteBlock::default(),
             log_components: LogComponents::default(),

@@ -194,6 +194,9 @@ static CASES: &[Case] = &[
         ("compactStructuredEncryptionData", "5", INVALID_NAMESPACE), ("compactionTokens", "5", TYPE_MISMATCH),
     ]),
     succeeds("{configureFailPoint: 'failCommand', mode: 'off'}", "", &[]),
+    fails("{configureQueryAnalyzer: 'db.c', mode: 'off'}", ILLEGAL_OPERATION, &[
+        ("configureQueryAnalyzer", "5", TYPE_MISMATCH), ("mode", "5", TYPE_MISMATCH), ("samplesPerSecond", "'x'", TYPE_MISMATCH),
+    ]),
     succeeds("{connPoolStats: 1}", "numClientConnections numAScopedConnections totalInUse totalAvailable totalCreated pools hosts", &[]),
     succeeds("{connectionStatus: 1}", "authInfo", &[]),
     succeeds("{convertToCapped: 'c', size: 4096}", "", &[("convertToCapped", "5", INVALID_NAMESPACE)]),

@@ -157,6 +157,9 @@ impl Commands {
         let took = begun.elapsed();
         self.count(info, took, outcome.is_err());
         self.note_use(connection, info, request, took);
+        if outcome.is_ok() {
+            self.sampler.note(request);
+        }
         if let Some(before) = &audited {
             let result = outcome.as_ref().err().map_or(Code(0), |error| error.code);
             self.audit_command(connection, request, before, result);

@@ -65,6 +65,7 @@ static COMMANDS: &[Row] = &[
     (slow("compact", "Gives space of a collection back to the file system"), admin::compact::run, Collection(Action::Compact)),
     (slow("compactStructuredEncryptionData", "Refused: there are no encrypted collections").writing(), admin::encrypted_data::run, Collection(Action::CompactStructuredEncryptionData)),
     (slow("configureFailPoint", "Test aid: makes commands fail").admin(), admin::configure_fail_point::run, Cluster(Action::SetParameter)),
+    (slow("configureQueryAnalyzer", "Which statements of a collection are sampled").admin().writing(), sharding::configure_query_analyzer::run, By(access::sharding::configure_analyzer)),
     (quick("connPoolStats", "Connections to other servers: there are none").lenient(), diagnostics::small::connection_pool_stats, Cluster(Action::ConnPoolStats)),
     (quick("connectionStatus", "Who is connected").v1().lenient(), diagnostics::connection_status::run, Open),
     (slow("convertToCapped", "Makes a collection a capped one").writing().lenient(), ddl::convert_to_capped::run, Collection(Action::ConvertToCapped)),

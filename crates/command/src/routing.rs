@@ -7,6 +7,7 @@ use arbor_query::{Cursor, Interrupt};
 use arbor_wire::Sequence;
 
 use crate::access::Identity;
+use crate::analysis::ConfigCollections;
 use crate::call::Call;
 use crate::cmd::crud::{aggregate, bulk_write, count, delete, distinct, find, find_and_modify, insert, update};
 use crate::cmd::ddl::rename_collection;
@@ -66,6 +67,9 @@ pub trait Router: Send + Sync {
 
     /// To be called about every second.
     fn tick(&self) {}
+
+    /// Returns collections of the config servers.
+    fn config_collections(&self) -> &dyn ConfigCollections;
 
     /// Completes changes of the cluster that another router has left. May take long.
     fn continue_changes(&self, _server: &Commands) {}

@@ -1,7 +1,7 @@
 //! `analyzeShardKey` of a collection that is on shards.
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf};
-use arbor_command::analysis::{Analysis, Analyzed, Totals};
+use arbor_command::analysis::{Analysis, Analyzed, Configuration, SAMPLES, Totals, samples_of};
 use arbor_command::{Answer, Error, Result, Routed, command_info};
 use arbor_store::Namespace;
 
@@ -11,6 +11,20 @@ use crate::{Request, fields};
 impl Request<'_> {
     pub(crate) fn analyze_shard_key(&self) -> Result<Answer> {
         Ok(Answer::Reply(Analysis::parse(self.body())?.run(self)?))
+    }
+
+    pub(crate) fn configure_query_analyzer(&self) -> Result<Answer> {
+        let configuration = Configuration::parse(self.body())?;
+        Ok(Answer::Reply(configuration.run(self.server, self, self.interrupt())?))
+    }
+
+    /// Returns what `listCollections` shows of a collection.
+    fn listed(&self, namespace: &Namespace) -> Result<DocBuf> {
+        let filter = DocBuf::new().with("name", namespace.collection());
+        let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
+        let listed = self.run_other(namespace.db(), list, |request| request.list_collections())?;
+        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Namespace {namespace} does not exist"));
+        self.all_of(listed)?.into_iter().next().ok_or_else(missing)
     }
 
     /// Runs another command of the user.
@@ -35,11 +49,7 @@ impl Request<'_> {
 impl Analyzed for Request<'_> {
     fn totals(&self, namespace: &Namespace) -> Result<Totals> {
         let (db, name) = (namespace.db(), namespace.collection());
-        let list = DocBuf::new().with("listCollections", 1i32).with("filter", &DocBuf::new().with("name", name));
-        let listed = self.run_other(db, list, |request| request.list_collections())?;
-        let listed = self.all_of(listed)?;
-        let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Namespace {namespace} does not exist"));
-        match fields::string(listed.first().ok_or_else(missing)?.as_doc(), "type") {
+        match fields::string(self.listed(namespace)?.as_doc(), "type") {
             Some("view") => {
                 let text = format!("Namespace {namespace} is a view, not a collection");
                 return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, text));
@@ -73,6 +83,20 @@ impl Analyzed for Request<'_> {
             orphans: is_sharded.then_some(orphans as u64),
             bytes_of_document: fields::int(own, "avgObjSize") as u64,
         })
+    }
+
+    fn uuid(&self, namespace: &Namespace) -> Result<Vec<u8>> {
+        if let Some(table) = self.catalog().table(namespace.as_str(), self.interrupt())? {
+            return Ok(table.uuid.clone());
+        }
+        let listed = self.listed(namespace)?;
+        let info = fields::document(listed.as_doc(), "info");
+        Ok(info.and_then(|info| fields::binary(info, "uuid")).unwrap_or_default().to_vec())
+    }
+
+    fn samples(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {
+        let filter = samples_of(namespace, &self.uuid(namespace)?);
+        self.server.config_collections().read(SAMPLES, &filter, self.interrupt())
     }
 
     fn indexes(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_command::analysis::{ConfigCollections, expiring_index};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 use parking_lot::{Condvar, Mutex};
@@ -643,6 +644,29 @@ impl Catalog {
         let mut known = self.known.lock();
         known.databases.clear();
         known.forget_where(|_| true);
+    }
+}
+
+impl ConfigCollections for Catalog {
+    fn read(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+        Catalog::read(self, collection, filter, "_id", interrupt)
+    }
+
+    fn put(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        for some in documents.chunks(1000) {
+            let replace = |document: &DocBuf| {
+                let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
+                DocBuf::new().with("q", &id).with("u", document).with("upsert", true)
+            };
+            let updates: ArrayBuf = some.iter().map(replace).collect::<Vec<DocBuf>>().iter().collect();
+            self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt)?;
+        }
+        Ok(())
+    }
+
+    fn expire_at(&self, collection: &str, field: &str, interrupt: &Interrupt) -> Result<()> {
+        let indexes: ArrayBuf = std::iter::once(&expiring_index(field)).collect();
+        self.write(DocBuf::new().with("createIndexes", collection).with("indexes", &indexes), interrupt).map(drop)
     }
 }
 

@@ -226,6 +226,7 @@ impl Request<'_> {
             "killOp" => self.kill_op(),
             "listCollections" => self.list_collections(),
             "analyzeShardKey" => self.analyze_shard_key(),
+            "configureQueryAnalyzer" => self.configure_query_analyzer(),
             _ if FORWARDED.contains(&name) => self.forward(false),
             _ if OF_CONFIG.contains(&name) => {
                 let config = self.catalog().config.clone();

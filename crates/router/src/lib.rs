@@ -82,6 +82,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Code, Doc, DocBuf, ObjectId, ValueRef};
+use arbor_command::analysis::ConfigCollections;
 use arbor_command::{Answer, Commands, Result, Routed};
 use arbor_protocol::metrics::Class;
 use arbor_query::Interrupt;
@@ -205,6 +206,10 @@ impl arbor_command::Router for Router {
 
     fn advance_time(&self, time: u64) {
         self.catalog.clock.advance(time);
+    }
+
+    fn config_collections(&self) -> &dyn ConfigCollections {
+        &*self.catalog
     }
 
     fn continue_changes(&self, server: &Commands) {

@@ -351,7 +351,7 @@ impl Request<'_> {
                 "$shardedDataDistribution" => self.data_distribution(stages),
                 "$currentOp" => self.current_op_stage(stages),
                 "$listClusterCatalog" => self.cluster_catalog(stages),
-                "$listLocalSessions" | "$listSessions" => Ok(Answer::Local),
+                "$listLocalSessions" | "$listSampledQueries" | "$listSessions" => Ok(Answer::Local),
                 _ => self.forward(false),
             };
         }

@@ -185,6 +185,7 @@ impl<'s> Source<'s> {
                     needed.on_cluster(ListSessions);
                 }
             }
+            "$listSampledQueries" => needed.on_cluster(ListSampledQueries),
             "$querySettings" => needed.on_cluster(QuerySettings),
             "$queryStats" => {
                 needed.on_cluster(QueryStatsRead);

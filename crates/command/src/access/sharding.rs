@@ -40,6 +40,10 @@ pub(crate) fn analyze(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), AnalyzeShardKey);
 }
 
+pub(crate) fn configure_analyzer(request: &Incoming<'_>, needed: &mut Needed<'_>) {
+    needed.on_namespace(named(request), ConfigureQueryAnalyzer);
+}
+
 pub(crate) fn refine(request: &Incoming<'_>, needed: &mut Needed<'_>) {
     needed.on_namespace(named(request), RefineCollectionShardKey);
 }

@@ -67,21 +67,12 @@ impl Analysis {
             Sample::Rate(rate) => rate,
             Sample::Size(size) => size as f64 / totals.documents as f64,
         };
-        let (mut values, mut arrays) = (DocBuf::new(), ArrayBuf::new());
-        for (at, (path, direction)) in self.key.as_doc().iter().enumerate() {
-            let path = format!("${path}");
-            let or_null: ArrayBuf = [ValueRef::String(&path), ValueRef::Null].into_iter().collect();
-            let value = DocBuf::new().with("$ifNull", &or_null);
-            let value = if is_hashed(direction) { DocBuf::new().with("$toHashedIndexKey", &value) } else { value };
-            values.append(&format!("k{at}"), &value);
-            let only: ArrayBuf = [path.as_str()].into_iter().collect();
-            arrays.push(&DocBuf::new().with("$isArray", &only));
-        }
+        let (values, has_array) = self.value_expressions();
         let sum = |of: ValueRef<'_>| DocBuf::new().with("$sum", of);
         let of_value = DocBuf::new()
             .with("_id", &values)
             .with("frequency", &sum(ValueRef::Int64(1)))
-            .with("arrays", &DocBuf::new().with("$max", &DocBuf::new().with("$or", &arrays)));
+            .with("arrays", &DocBuf::new().with("$max", &has_array));
         let shown = DocBuf::new().with("value", "$_id").with("frequency", "$frequency");
         let most = DocBuf::new()
             .with("n", COMMON_VALUES)

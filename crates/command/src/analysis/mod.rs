@@ -2,6 +2,9 @@
 //! each runs the pipelines here ([`Analyzed`]).
 
 mod characteristics;
+mod configure;
+mod distribution;
+pub(crate) mod sampler;
 mod shard_key;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
@@ -9,6 +12,8 @@ use arbor_protocol::arguments::{Field, is_present};
 use arbor_protocol::generic::is_generic;
 use arbor_store::Namespace;
 
+pub use configure::Configuration;
+pub use sampler::{ConfigCollections, SAMPLES, expiring_index};
 pub use shard_key::{checked_key, is_hashed};
 
 use crate::{Error, Result};
@@ -39,8 +44,14 @@ pub trait Analyzed {
     /// Errors: it does not exist, or is no collection.
     fn totals(&self, namespace: &Namespace) -> Result<Totals>;
 
+    /// Returns the UUID by which its samples are known.
+    fn uuid(&self, namespace: &Namespace) -> Result<Vec<u8>>;
+
     /// Returns the indexes as `listIndexes` shows them.
     fn indexes(&self, namespace: &Namespace) -> Result<Vec<DocBuf>>;
+
+    /// Returns the samples of the collection's statements.
+    fn samples(&self, namespace: &Namespace) -> Result<Vec<DocBuf>>;
 
     fn aggregate(&self, namespace: &Namespace, pipeline: &ArrayBuf) -> Result<Vec<DocBuf>>;
 }
@@ -56,13 +67,7 @@ pub struct Totals {
 
 impl Analysis {
     pub fn parse(body: Doc<'_>) -> Result<Analysis> {
-        let target = Field::new(COMMAND, COMMAND);
-        let namespace = target.string(body.first().map_or(ValueRef::Null, |(_, value)| value))?;
-        let namespace = Namespace::parse(namespace)?;
-        if matches!(namespace.db(), "admin" | "config" | "local") || namespace.is_system() {
-            let text = format!("cannot analyze a shard key of the collection {namespace} of the server");
-            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
-        }
+        let namespace = analyzed_namespace(COMMAND, body)?;
         let key = checked_key(COMMAND, body)?;
         let (mut with_characteristics, mut with_distribution) = (true, true);
         let (mut rate, mut size) = (None, None);
@@ -110,15 +115,26 @@ impl Analysis {
             }
         }
         if self.with_distribution {
-            let none = |kinds: &[&str]| {
-                let sizes: DocBuf = std::iter::once(&"total").chain(kinds).map(|kind| (*kind, 0i64)).collect();
-                DocBuf::new().with("sampleSize", &sizes)
-            };
-            reply.append("readDistribution", &none(&["find", "aggregate", "count", "distinct"]));
-            reply.append("writeDistribution", &none(&["update", "delete", "findAndModify"]));
+            self.distributions(on, totals, &mut reply)?;
         }
         Ok(reply)
     }
+}
+
+/// Returns the collection behind the name of a command. Errors: it is one of the server.
+fn analyzed_namespace(command: &str, body: Doc<'_>) -> Result<Namespace> {
+    let field = Field::new(command, command);
+    let namespace = Namespace::parse(field.string(body.first().map_or(ValueRef::Null, |(_, value)| value))?)?;
+    if matches!(namespace.db(), "admin" | "config" | "local") || namespace.is_system() {
+        let text = format!("cannot run {command} on the collection {namespace}, which is the server's own");
+        return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+    }
+    Ok(namespace)
+}
+
+/// Returns the filter of the samples of a collection.
+pub fn samples_of(namespace: &Namespace, uuid: &[u8]) -> DocBuf {
+    DocBuf::new().with("ns", namespace.as_str()).with("collectionUuid", ValueRef::Binary { subtype: 4, bytes: uuid })
 }
 
 fn read_rate(field: Field<'_>, value: ValueRef<'_>) -> Result<Sample> {

@@ -8,6 +8,7 @@ use arbor_protocol::request::NO_USER;
 use arbor_query::{AggregateSpec, BatchLimit, Cursor, QueryShape, Verbosity};
 use arbor_store::Namespace;
 
+use crate::analysis::SAMPLES;
 use crate::call::Call;
 use crate::cmd::admin::{index_filters, query_settings};
 use crate::cmd::crud::{explain, query_stats};
@@ -292,7 +293,11 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let text = "$queryStats must be run against the 'admin' database with {aggregate: 1}";
             return Err(Error::new(Code::INVALID_NAMESPACE, text));
         }
-        ("$listSampledQueries", _) => return Err(Error::not_supported(name)),
+        ("$listSampledQueries", true) if call.db == "admin" => sampled_queries(call, call.field(name), options)?,
+        ("$listSampledQueries", _) => {
+            let text = "$listSampledQueries must be run against the 'admin' database with {aggregate: 1}";
+            return Err(Error::new(Code::INVALID_NAMESPACE, text));
+        }
         (name, _) if SEARCHES.contains(&name) => return Err(search_indexes::not_enabled(name)),
         ("$indexStats", false) if !matches!(options, ValueRef::Document(options) if options.is_empty()) => {
             let text = "The $indexStats stage specification must be an empty object";
@@ -302,6 +307,25 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
         _ => return Ok(None),
     };
     Ok(Some(documents))
+}
+
+/// `$listSampledQueries`, on a set or a router.
+fn sampled_queries(call: &Call<'_>, stage: Field<'_>, options: ValueRef<'_>) -> Result<Vec<DocBuf>> {
+    let mut filter = DocBuf::new();
+    for (name, value) in present(stage.document(options)?) {
+        let field = Field::new(stage.name, name);
+        match name {
+            "namespace" => {
+                let namespace = Namespace::parse(field.string(value)?)?;
+                filter.append("ns", namespace.as_str());
+            }
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    if call.server.router.is_none() {
+        crate::cmd::sharding::analyze_shard_key::refuse_alone(call, "$listSampledQueries")?;
+    }
+    call.server.config_collections().read(SAMPLES, &filter, &call.interrupt)
 }
 
 /// Inserts the name of the shard after a field, on a server that is part of a cluster.

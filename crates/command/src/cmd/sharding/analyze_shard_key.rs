@@ -6,32 +6,32 @@ use arbor_store::{Collection, Namespace};
 use arbor_txn::Durability;
 use std::sync::Arc;
 
-use crate::analysis::{Analysis, Analyzed, Totals};
+use crate::analysis::{Analysis, Analyzed, ConfigCollections, SAMPLES, Totals, samples_of};
 use crate::call::Call;
 use crate::cmd::diagnostics::coll_stats::Statistics;
 use crate::{Error, Result};
 
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let analysis = Analysis::parse(call.body)?;
-    refuse_alone(call)?;
+    refuse_alone(call, call.info.name)?;
     let reply = analysis.run(&Local { call })?;
     call.reply = reply;
     Ok(())
 }
 
 /// Refuses what replica sets and routers have, but neither standalone servers nor shards.
-fn refuse_alone(call: &Call<'_>) -> Result<()> {
+pub(crate) fn refuse_alone(call: &Call<'_>, name: &str) -> Result<()> {
     let what = match (call.server.is_shard(), call.database().transactions.retention()) {
         (true, _) => "a shard: send it to a router",
         (false, None) => "a standalone server",
         (false, Some(_)) => return Ok(()),
     };
-    Err(Error::new(Code::ILLEGAL_OPERATION, format!("{} is not supported on {what}", call.info.name)))
+    Err(Error::new(Code::ILLEGAL_OPERATION, format!("{name} is not supported on {what}")))
 }
 
 /// A collection of this server.
-struct Local<'l, 'c> {
-    call: &'l Call<'c>,
+pub(super) struct Local<'l, 'c> {
+    pub call: &'l Call<'c>,
 }
 
 impl Local<'_, '_> {
@@ -52,6 +52,14 @@ impl Analyzed for Local<'_, '_> {
         let statistics = Statistics::of(self.call, &*self.collection(namespace)?)?;
         let average = statistics.data_bytes.checked_div(statistics.documents).unwrap_or(0);
         Ok(Totals { documents: statistics.documents, orphans: None, bytes_of_document: average })
+    }
+
+    fn uuid(&self, namespace: &Namespace) -> Result<Vec<u8>> {
+        Ok(self.collection(namespace)?.uuid.as_bytes().to_vec())
+    }
+
+    fn samples(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {
+        self.call.server.read(SAMPLES, &samples_of(namespace, &self.uuid(namespace)?), &self.call.interrupt)
     }
 
     fn indexes(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {

@@ -1,6 +1,7 @@
 //! Commands that routers send to shards and config servers.
 
 pub(crate) mod analyze_shard_key;
+pub(crate) mod configure_query_analyzer;
 pub(crate) mod sizes;
 
 use arbor_bson::{Code, DocBuf, ObjectId, ValueRef};
