@@ -265,13 +265,13 @@ lab-report-test: setup-build setup-pages
 
 # the storage engines alone: in memory, and with data at least four times the memory
 lab-kv: build
-	$(CARGO_TARGET_DIR)/release/arbor lab kv --log
-	$(CARGO_TARGET_DIR)/release/arbor lab kv --log --cold --rows 13000000
+	$(CARGO_TARGET_DIR)/release/arbor lab kv
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --cold --rows 13000000
 
 # all four engines side by side, RocksDB and WiredTiger as the system has them
 lab-kv-all: build setup-rocksdb setup-wiredtiger
-	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --log
-	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --log --cold --rows 13000000
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --cold --rows 13000000
 
 setup-build:
 	@scripts/setup build

@@ -20,6 +20,7 @@ const DISK_BYTES: u64 = 5;
 /// Cache of a cold run unless another is given, and the memory in addition to it.
 const COLD_CACHE_MB: u64 = 256;
 const COLD_REST_MB: u64 = 128;
+const KILL_ROWS_MAX: u64 = 4_000_000;
 
 pub(crate) fn command() -> Command {
     Command::new("kv")
@@ -42,7 +43,17 @@ pub(crate) fn command() -> Command {
         ))
         .arg(option("cache-mb", "MB", "Cache of engines that have one (1024; with --cold 256)"))
         .arg(option("memory-mb", "MB", "With --cold: the memory limit (the cache and 128)"))
-        .arg(switch("log", "Batches go through the log, which is synced every 100 ms"))
+        .arg(switch("no-log", "Batches do not go through the log, which is synced every 100 ms"))
+        .arg(option(
+            "zipfian",
+            "S",
+            "Rows that are read and changed are Zipf-distributed with this shape, as 0.99 (uniform)",
+        ))
+        .arg(list(
+            "times",
+            "N[,N]",
+            "With --cold: a run for each size of the data, in multiples of the cache, instead of --rows",
+        ))
         .arg(option("seed", "N", "Seed of the random numbers (1)"))
         .arg(option("data", "DIR", "Directory that the data directories are made in (the temporary directory)"))
         .arg(option("out", "FILE", "Write the statistics as JSON to this file"))
@@ -68,7 +79,16 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> 
         std::fs::File::options().create(true).append(true).open(path).map_err(Error::file(path))?;
     }
     let environment = environment(&directory);
-    let outcome = measure(matches, &engines, &directory, &Interrupt::by_signals()?, &mut |_, _, _| {})?;
+    let interrupt = Interrupt::by_signals()?;
+    let mut runs: Vec<(KvOptions, Outcome)> = Vec::new();
+    for options in options {
+        let outcome = measure(matches, &options, &engines, &directory, &interrupt, &mut |_, _, _| {})?;
+        let interrupted = outcome.interrupted.is_some();
+        runs.push((options, outcome));
+        if interrupted {
+            break;
+        }
+    }
     println!("{}", heading_text(&environment));
     for engine in &engines {
         let facts = (engine.facts)();
@@ -76,43 +96,51 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> 
         println!("{:12}{library}compression {}", engine.name, facts.compression);
     }
     println!();
-    for part in &outcome.parts {
-        println!("{}", summary::of_engine(&options, part));
+    for (options, outcome) in &runs {
+        for part in &outcome.parts {
+            println!("{}", summary::of_engine(options, part));
+        }
+        println!("{}", summary::side_by_side(options, &outcome.parts, peer));
     }
-    println!("{}", summary::side_by_side(&options, &outcome.parts, peer));
+    if runs.len() > 1 {
+        println!("{}", summary::growth(&runs));
+    }
     if let Some(path) = out {
-        std::fs::write(path, format!("{:#}\n", record(&options, &outcome, &environment))).map_err(Error::file(path))?;
+        let records: Vec<_> = runs.iter().map(|(options, outcome)| record(options, outcome, &environment)).collect();
+        let text = match records.as_slice() {
+            [one] => format!("{one:#}\n"),
+            all => format!("{:#}\n", serde_json::json!({ "runs": all })),
+        };
+        std::fs::write(path, text).map_err(Error::file(path))?;
     }
-    if let Some(phase) = outcome.interrupted {
+    if let Some(phase) = runs.iter().find_map(|(_, outcome)| outcome.interrupted) {
         println!("interrupted in {phase}: what was measured until then is kept");
         return Ok(Ending::Interrupted);
     }
-    let failures: Vec<String> = outcome
-        .parts
-        .iter()
-        .filter_map(|part| part.failure.as_ref().map(|why| format!("{}: {why}", part.engine.name)))
-        .collect();
+    let parts = runs.iter().flat_map(|(_, outcome)| &outcome.parts);
+    let failures: Vec<String> =
+        parts.filter_map(|part| part.failure.as_ref().map(|why| format!("{}: {why}", part.engine.name))).collect();
     if failures.is_empty() { Ok(Ending::Complete) } else { Err(Error::Engine(failures.join("; "))) }
 }
 
 /// Runs the phases that the arguments ask for, in directories below `directory`.
 pub(super) fn measure(
     matches: &ArgMatches,
+    options: &KvOptions,
     engines: &[KvEngine],
     directory: &Path,
     interrupt: &Interrupt,
     observer: PhaseObserver<'_>,
 ) -> Result<Outcome> {
-    let options = options(matches)?;
     let phases =
-        Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
+        Phase::chosen(options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
     let row = DISK_BYTES * (options.value_bytes as u64 + 8);
     let bytes = options.rows.saturating_mul(row).saturating_mul(engines.len() as u64);
     check_room(directory, bytes, &format!("kv with {} rows on {} engines", options.rows, engines.len()), "--rows")?;
     let start = |options: &KvOptions, engine, directory: &Path| -> Result<Box<dyn Runner>> {
         Ok(Box::new(EngineProcess::start(options, engine, directory, interrupt)?))
     };
-    conduct(&options, engines, &phases, directory, &start, interrupt, observer)
+    conduct(options, engines, &phases, directory, &start, interrupt, observer)
 }
 
 /// Serves one engine of `lab kv`.
@@ -124,7 +152,26 @@ pub(crate) fn run_engine(matches: &ArgMatches, engines: &[KvEngine]) -> Result<(
     child::serve(&options, KvEngine::asked(engines, "engine", name)?, directory)
 }
 
-fn options(matches: &ArgMatches) -> Result<KvOptions> {
+/// Returns the options of each run: one, or one for each size of the data.
+pub(super) fn options(matches: &ArgMatches) -> Result<Vec<KvOptions>> {
+    let one = options_of_rows(matches)?;
+    let times: Vec<u64> = texts(matches, "times").iter().map(|text| parse("times", text)).collect::<Result<_>>()?;
+    if times.is_empty() {
+        return Ok(vec![one]);
+    }
+    if !matches.get_flag("cold") || times.contains(&0) {
+        return Err(Error::Usage("--times: numbers from 1 on, with --cold: memory has to be bounded".to_owned()));
+    }
+    let sized = |times: u64| {
+        let rows = (times * one.cache_bytes / (one.value_bytes as u64 + 8)).max(10);
+        let calls = if number::<u64>(matches, "calls")?.is_some() { one.calls } else { rows / 5 };
+        let kill_rows = number(matches, "kill-rows")?.unwrap_or(rows.min(KILL_ROWS_MAX));
+        Ok(KvOptions { rows, calls, kill_rows, ..one.clone() })
+    };
+    times.into_iter().map(sized).collect()
+}
+
+fn options_of_rows(matches: &ArgMatches) -> Result<KvOptions> {
     let usual = KvOptions::default();
     let rows = number(matches, "rows")?.unwrap_or(usual.rows).max(10);
     let threads = match texts(matches, "threads") {
@@ -133,6 +180,10 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
     };
     if threads.contains(&0) {
         return Err(Error::Usage("--threads: at least one".to_owned()));
+    }
+    let zipfian: Option<f64> = number(matches, "zipfian")?;
+    if zipfian.is_some_and(|shape| !(0.01..10.0).contains(&shape) || shape == 1.0) {
+        return Err(Error::Usage("--zipfian takes a number between 0.01 and 10 other than 1".to_owned()));
     }
     let cold = matches.get_flag("cold");
     let cache_mb = number(matches, "cache-mb")?.unwrap_or(if cold { COLD_CACHE_MB } else { 1024 });
@@ -151,8 +202,9 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
         cache_bytes: cache_mb << 20,
         memory_bytes,
         direct_io: cold && memory_bytes.is_none(),
-        log: matches.get_flag("log"),
-        kill_rows: number(matches, "kill-rows")?.unwrap_or(rows.min(4_000_000)),
+        log: !matches.get_flag("no-log"),
+        zipfian,
+        kill_rows: number(matches, "kill-rows")?.unwrap_or(rows.min(KILL_ROWS_MAX)),
     })
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::arguments;
+use super::conduct::PhaseObserver;
 use super::{KvEngine, Phase, PhaseStatistics};
 use crate::experiment::{Plan, RunLog};
 use crate::report;
@@ -37,20 +38,27 @@ pub(crate) fn run_as_experiment(
     }
     // Each engine's clock is its own: the phases of all are interleaved.
     let mut clocks: BTreeMap<&str, f64> = BTreeMap::new();
-    let outcome =
-        arguments::measure(&matches, &chosen, &plan.setup.root, interrupt, &mut |engine, phase, statistics| {
+    let all = arguments::options(&matches)?;
+    let several = all.len() > 1;
+    for options in all {
+        let times = several.then(|| options.times_of_cache().round() as u64);
+        let observer: PhaseObserver<'_> = &mut |engine, phase, statistics| {
             let begin_s = clocks.entry(engine.name).or_default();
-            log.add_to(engine.name, step(&phase, statistics, *begin_s));
+            log.add_to(engine.name, step(&phase, times, statistics, *begin_s));
             *begin_s += statistics.seconds;
-        });
-    match outcome {
-        Ok(outcome) => {
-            for part in &outcome.parts {
-                part.failure.iter().for_each(|failure| log.fail_of(part.engine.name, failure));
+        };
+        match arguments::measure(&matches, &options, &chosen, &plan.setup.root, interrupt, observer) {
+            Ok(outcome) => {
+                for part in &outcome.parts {
+                    part.failure.iter().for_each(|failure| log.fail_of(part.engine.name, failure));
+                }
+                outcome.interrupted.iter().for_each(|phase| log.remark(&format!("interrupted in {phase}")));
             }
-            outcome.interrupted.iter().for_each(|phase| log.remark(&format!("interrupted in {phase}")));
+            Err(error) => chosen.iter().for_each(|engine| log.fail_of(engine.name, &error.to_string())),
         }
-        Err(error) => chosen.iter().for_each(|engine| log.fail_of(engine.name, &error.to_string())),
+        if interrupt.is_set() {
+            break;
+        }
     }
     let ending = log.close(interrupt.is_set());
     drop(log);
@@ -59,7 +67,10 @@ pub(crate) fn run_as_experiment(
     Ok(ending)
 }
 
-fn step(phase: &Phase, statistics: &PhaseStatistics, begin_s: f64) -> StepRecord {
+/// `times`: the size of the data in multiples of the cache, where several are measured.
+fn step(phase: &Phase, times: Option<u64>, statistics: &PhaseStatistics, begin_s: f64) -> StepRecord {
+    let name = times.map_or_else(|| phase.to_string(), |times| report::phase_at(&phase.to_string(), times));
+    let settings = BTreeMap::from([("phase".to_owned(), name.as_str().into())]);
     let operations = statistics.operations as f64;
     let per = |value: f64| if operations > 0.0 { value / operations } else { 0.0 };
     let named = [
@@ -87,11 +98,11 @@ fn step(phase: &Phase, statistics: &PhaseStatistics, begin_s: f64) -> StepRecord
         clock: Clock::Service,
     };
     StepRecord {
-        name: phase.to_string(),
+        name,
         phase: results::Phase::Run,
         clients: 1,
         repeat: 1,
-        settings: BTreeMap::from([("phase".to_owned(), phase.to_string().into())]),
+        settings,
         begin_s,
         end_s: begin_s + statistics.seconds,
         unit: UNIT.to_owned(),

@@ -1,5 +1,5 @@
-//! `arbor lab kv`: the storage engines alone, side by side, under their common trait. No protocol, no planner, and a log
-//! only when asked for: what one engine costs more than another here is the engine's own.
+//! `arbor lab kv`: the storage engines alone, side by side, under their common trait, with the log next to them as under a server,
+//! and without protocol and planner: what one engine costs more than another here is the engine's own.
 //!
 //! Every engine has a process of its own ([`child`]), in a memory cgroup when the run is cold. The
 //! processes take turns phase by phase, and those not in turn are stopped, so drifts of the machine affect all alike.
@@ -73,6 +73,9 @@ pub struct KvOptions {
     pub direct_io: bool,
     /// Batches go through the log first, which is synced every 100 ms.
     pub log: bool,
+    /// Shape of the Zipf distribution of rows that are read and changed; `None`: all alike.
+    #[serde(default)]
+    pub zipfian: Option<f64>,
     /// Rows of the load that kill -9 ends.
     pub kill_rows: u64,
 }
@@ -92,13 +95,19 @@ impl Default for KvOptions {
             cache_bytes: 1 << 30,
             memory_bytes: None,
             direct_io: false,
-            log: false,
+            log: true,
+            zipfian: None,
             kill_rows: 1_000_000,
         }
     }
 }
 
 impl KvOptions {
+    /// Returns the bytes of all rows in multiples of the cache.
+    fn times_of_cache(&self) -> f64 {
+        (self.rows * (self.value_bytes as u64 + 8)) as f64 / self.cache_bytes.max(1) as f64
+    }
+
     /// Returns a title: what was measured, in one line.
     fn heading(&self) -> String {
         let mut text = format!(
@@ -110,6 +119,9 @@ impl KvOptions {
             self.cache_bytes >> 20
         );
         text += if self.log { ", log synced every 100 ms" } else { ", no log" };
+        if let Some(shape) = self.zipfian {
+            text += &format!(", zipfian keys of shape {shape}");
+        }
         match self.memory_bytes {
             Some(bytes) => text += &format!(", memory with page cache {} MB (cgroup)", bytes >> 20),
             None if self.direct_io => text += ", memory not bounded: direct I/O where the engine has it",

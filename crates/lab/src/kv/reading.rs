@@ -2,14 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use arbor_engine::Engine;
-use rand::RngExt;
-
 use super::PhaseStatistics;
 use super::measure::{Clock, Tally, engine as engine_error};
-use super::rows::{key, random};
+use super::rows::{Choice, key, random};
 use super::session::{SCAN_ROWS, Session, TREE};
 use crate::{Error, Result};
+use arbor_engine::Engine;
 
 /// Calls between two checks of the clock.
 const CALLS_PER_LOOK: u64 = 64;
@@ -73,8 +71,9 @@ impl Session<'_> {
         let until = begun + Duration::from_secs(options.seconds);
         let one = |thread: usize| {
             let (mut tally, mut random) = (Tally::new(begun), random(options.seed + 100 + thread as u64));
+            let choice = Choice::of(options.rows, options.zipfian);
             for n in 0..count / threads as u64 {
-                let row = random.random_range(0..options.rows);
+                let row = choice.row(&mut random);
                 tally.call(|| call(engine, row, n))?;
                 if n % CALLS_PER_LOOK == 0 && Instant::now() >= until {
                     break;

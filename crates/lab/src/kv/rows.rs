@@ -3,6 +3,8 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::workload::ExactZipf;
+
 /// The n-th of the keys that are loaded: even numbers, so that an odd one is missing.
 pub(super) fn key(n: u64) -> [u8; 8] {
     (n * 2).to_be_bytes()
@@ -82,6 +84,27 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
+/// Distribution of the rows that are read and changed.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    rows: u64,
+    /// `None`: all alike. Hot rows are spread over the keys.
+    zipfian: Option<(ExactZipf, Order)>,
+}
+
+impl Choice {
+    pub(super) fn of(rows: u64, shape: Option<f64>) -> Choice {
+        Choice { rows, zipfian: shape.map(|shape| (ExactZipf::new(rows, shape), Order::of(rows))) }
+    }
+
+    pub(super) fn row(&self, random: &mut SmallRng) -> u64 {
+        match &self.zipfian {
+            None => random.random_range(0..self.rows),
+            Some((zipf, order)) => order.row(zipf.draw(|| random.random::<f64>())),
+        }
+    }
+}
+
 pub(super) fn random(seed: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed)
 }
@@ -124,6 +147,22 @@ mod tests {
             let mean = distance / 9_999;
             assert!(mean > rows * 3 / 10 && mean < rows * 37 / 100, "{rows}: {mean}");
         }
+    }
+
+    #[test]
+    fn few_rows_are_most_choices_of_a_zipfian_distribution() {
+        let mut random = random(1);
+        let mut hottest = |shape| {
+            let choice = Choice::of(10_000, shape);
+            let mut counts = vec![0u32; 10_000];
+            (0..100_000).for_each(|_| counts[choice.row(&mut random) as usize] += 1);
+            let (first, last): (u32, u32) = (counts[..5_000].iter().sum(), counts[5_000..].iter().sum());
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            (counts[..100].iter().sum::<u32>(), first.abs_diff(last))
+        };
+        let ((plain, _), (zipfian, difference)) = (hottest(None), hottest(Some(0.99)));
+        assert!(plain < 3_000 && zipfian > 45_000, "{plain} {zipfian}");
+        assert!(difference < 40_000, "hot rows are on both halves of the keys: {difference}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tables of a run: one per engine, and all engines side by side.
 
-use super::conduct::Part;
+use super::conduct::{Outcome, Part};
 use super::{KvOptions, Phase, PhaseStatistics};
 use crate::report::Table;
 
@@ -37,6 +37,30 @@ pub(super) fn side_by_side(options: &KvOptions, parts: &[Part], peer: &str) -> T
         }
         let cpu = |part| find(part, phase).map_or_else(absent, |statistics| format!("{:.2}", statistics.cpu_us()));
         cells.extend(parts.iter().map(cpu));
+        table.row(cells, &phase.to_string());
+    }
+    table
+}
+
+/// Phase by size of the data, in multiples of the cache: operations per second of each engine.
+pub(super) fn growth(runs: &[(KvOptions, Outcome)]) -> Table {
+    let times = |options: &KvOptions| options.times_of_cache();
+    let engines: Vec<&str> =
+        runs.first().map_or_else(Vec::new, |(_, run)| run.parts.iter().map(|part| part.engine.name).collect());
+    let columns =
+        engines.iter().flat_map(|name| runs.iter().map(move |(options, _)| format!("{name} x{:.0}", times(options))));
+    let title = "growth: ops/s (s: seconds) by size of the data in multiples of the cache";
+    let mut table = Table::new(title, "phase", columns);
+    let all: Vec<Phase> = runs.first().map_or_else(Vec::new, |(_, run)| phases(&run.parts));
+    for phase in all {
+        let of = |name: &str| {
+            let cell = |(_, run): &(KvOptions, Outcome)| {
+                let part = run.parts.iter().find(|part| part.engine.name == name);
+                speed(phase, part.and_then(|part| find(part, phase)))
+            };
+            runs.iter().map(cell).collect::<Vec<_>>()
+        };
+        let cells: Vec<String> = engines.iter().flat_map(|name| of(name)).collect();
         table.row(cells, &phase.to_string());
     }
     table
@@ -100,6 +124,15 @@ mod tests {
             part("a", vec![(get, statistics(300, 1.0)), (reopen, statistics(1, 0.5))]),
             part("b", vec![(get, statistics(200, 1.0)), (reopen, statistics(1, 2.0)), (Phase::Increment, None)]),
         ];
+        let small = KvOptions { rows: 128, value_bytes: 120, cache_bytes: 128 * 128, ..KvOptions::default() };
+        let run = |rows, seconds| {
+            let parts = vec![part("a", vec![(get, statistics(300, seconds)), (reopen, statistics(1, seconds))])];
+            (KvOptions { rows, ..small.clone() }, Outcome { parts, interrupted: None })
+        };
+        let grown = growth(&[run(128, 1.0), run(512, 3.0)]);
+        assert_eq!(grown.columns, ["a x1", "a x4"]);
+        let rows: Vec<String> = grown.rows.iter().map(|row| format!("{}: {}", row.name, row.cells.join(" "))).collect();
+        assert_eq!(rows, ["get-x1: 300 100", "reopen: 1.000 s 3.000 s"]);
         let table = side_by_side(&KvOptions::default(), &parts, "b");
         assert_eq!(table.columns.join(" "), "a b a/b a cpu us b cpu us");
         let rows: Vec<String> = table.rows.iter().map(|row| format!("{}: {}", row.name, row.cells.join(" "))).collect();

@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use arbor_engine::Op;
 use parking_lot::Mutex;
-use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::PhaseStatistics;
 use super::measure::{Clock, Tally, engine as engine_error};
 use super::reading;
-use super::rows::{Order, key, random, value};
+use super::rows::{Choice, Order, key, random, value};
 use super::session::{Open, Session, TREE};
 use crate::{Error, Result};
 
@@ -84,11 +83,12 @@ impl Session<'_> {
 
     /// Changes random rows in batches.
     fn change(&self, mut op: impl FnMut(&Open, u64, &mut SmallRng) -> Result<Op>) -> Result<PhaseStatistics> {
-        let (rows, mut random) = (self.options.rows, random(self.options.seed + 1));
+        let choice = Choice::of(self.options.rows, self.options.zipfian);
+        let mut random = random(self.options.seed + 1);
         let open = self.open()?;
         let clock = Clock::start()?;
         let (tally, _) = self.batches(open, &clock, self.options.calls, self.options.seconds, |open, _| {
-            let row = random.random_range(0..rows);
+            let row = choice.row(&mut random);
             op(open, row, &mut random)
         })?;
         self.finish(clock, tally, "rows", self.rows)

@@ -29,7 +29,7 @@ pub(crate) use heading::{heading_of, heading_text, machine, warnings as run_warn
 pub(crate) use load_control::{KEPT_RATE, TRIED_RATE, TRY};
 pub use page::{Entry, index, page};
 pub(crate) use page::{Part, Sheet, Shell, escaped, linked_table, shell};
-pub(crate) use phases::{BY_TIME, decade_below};
+pub(crate) use phases::{BY_TIME, decade_below, phase_at};
 pub use progress::Progress;
 pub use published::Published;
 pub(crate) use repeats::step_places;

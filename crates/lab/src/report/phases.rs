@@ -11,6 +11,11 @@ pub(super) const PHASE: &str = "phase";
 /// Metric of phases whose time is more informative than their rate.
 pub(crate) const BY_TIME: &str = "by_time";
 
+/// Returns the name of a phase on data that is N times as large as the cache.
+pub(crate) fn phase_at(phase: &str, times: u64) -> String {
+    format!("{phase} at {times}x")
+}
+
 /// Returns the power of ten below a value, where bars of a logarithmic axis begin.
 pub(crate) fn decade_below(value: f64) -> f64 {
     10f64.powf((value.log10() - 0.01).floor())
@@ -132,11 +137,33 @@ impl<'a> Phases<'a> {
             self.speed(system, phase).map(|speed| speed.median).filter(|seconds| *seconds > 0.0)
         });
         let title = format!("Each phase as a ratio to {}", self.peer);
+        let by_size = "Operations per second by the size of the data, in multiples of the cache.";
         let groups = [
+            ChartGroup::of("growth", "Growth", by_size, "", self.growth()),
             ChartGroup::of("ratios", &title, &caption, "", vec![ratios]),
             ChartGroup::of("times", "Times of phases that are one operation", "Less is better.", "", vec![times]),
         ];
         groups.into_iter().flatten().collect()
+    }
+
+    /// Returns a chart for each phase that ran on data of several sizes ([`phase_at`]).
+    fn growth(&self) -> Vec<Chart> {
+        let mut of_phases: Vec<(&str, Vec<String>)> = Vec::new();
+        for name in self.names.iter().filter(|name| !self.is_by_time(name)) {
+            let Some((phase, size)) = name.rsplit_once(" at ") else { continue };
+            match of_phases.iter_mut().find(|(known, _)| *known == phase) {
+                Some((_, sizes)) => sizes.push(size.to_owned()),
+                None => of_phases.push((phase, vec![size.to_owned()])),
+            }
+        }
+        let chart = |(phase, sizes): (&str, Vec<String>)| {
+            let axis = Axis { start: Some(0.0), ..Axis::of("operations per second") };
+            let chart = Chart::new(Shape::Lines, phase, Axis::categories("times the cache", &sizes), axis);
+            self.filled(chart, &sizes, self.grid.systems(), |system, size| {
+                self.speed(system, &format!("{phase} at {size}")).map(|speed| speed.median)
+            })
+        };
+        of_phases.into_iter().map(chart).collect()
     }
 
     fn filled<'s>(

@@ -43,6 +43,7 @@ pub use random::Random;
 pub use row::{C_BYTES, PAD_BYTES, Row, Rows, fill_groups};
 pub use statement::{Columns, Range, Statement};
 pub use tables::{Shape, Tables};
+pub(crate) use zipf::ExactZipf;
 
 /// Faithfulness to the originals (spec/workloads.md, "Two modes everywhere").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,7 +64,7 @@ impl Zipf {
 
 /// Zipf's law itself, by rejection-inversion (Hoermann and Derflinger 1996): no sum, and a draw is rarely thrown away.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExactZipf {
+pub(crate) struct ExactZipf {
     items: f64,
     shape: f64,
     /// Integrals at the ends of the range.
@@ -76,7 +76,7 @@ pub(super) struct ExactZipf {
 
 impl ExactZipf {
     /// Requires a shape other than 1.
-    pub(super) fn new(items: u64, shape: f64) -> ExactZipf {
+    pub(crate) fn new(items: u64, shape: f64) -> ExactZipf {
         let mut zipf = ExactZipf { items: items as f64, shape, first: 0.0, last: 0.0, cut: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;
         zipf.last = zipf.integral(zipf.items + 0.5);
@@ -94,8 +94,13 @@ impl ExactZipf {
 
     /// A rank from 0.
     pub(super) fn rank(&self, random: &mut Random) -> u64 {
+        self.draw(|| random.unit())
+    }
+
+    /// A rank from 0, of draws from [0, 1).
+    pub(crate) fn draw(&self, mut unit: impl FnMut() -> f64) -> u64 {
         loop {
-            let u = self.last + random.unit() * (self.first - self.last);
+            let u = self.last + unit() * (self.first - self.last);
             let x = self.inverse(u);
             let k = x.round().clamp(1.0, self.items);
             if k - x <= self.cut || u >= self.integral(k + 0.5) - k.powf(-self.shape) {

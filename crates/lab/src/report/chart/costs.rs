@@ -48,6 +48,6 @@ pub(crate) fn costs(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
         chart
     };
     let caption = "Counted on the whole host, clients included, where it does not say otherwise.";
-    ChartGroup::of("costs", &format!("What a {unit} costs"), caption, "cost", COSTS.iter().map(chart).collect())
+    ChartGroup::of("costs", &format!("Cost per {unit}"), caption, "cost", COSTS.iter().map(chart).collect())
         .map(ChartGroup::first_chosen)
 }
