@@ -3,8 +3,12 @@ as it was at that time."""
 
 import contextlib
 import json
+import os
 import re
+import resource
 import shutil
+import signal
+import subprocess
 import time
 import urllib.parse
 
@@ -210,3 +214,89 @@ def test_shards_of_several_members_with_access_control_and_tls(tmp_path):
             with router.client(username="ann", password="ann", authSource="app", **tls) as ann:
                 assert sorted(doc["_id"] for doc in ann.app.c.find()) == list(documents)
                 ann.app.c.insert_many([{"_id": n} for n in (-100, 200)])
+
+
+def small_files():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def test_what_is_wrong_with_backups_of_a_cluster_is_said_with_the_set(tmp_path):
+    target, into = tmp_path / "backups", tmp_path / "into"
+    with contextlib.ExitStack() as stack:
+        cluster = Cluster(tmp_path, stack, shards=2)
+        uri = cluster.routers[0].uri
+        client = stack.enter_context(cluster.routers[0].client())
+        client.admin.command("enableSharding", "db", primaryShard="s1")
+        client.db.c.insert_many([{"_id": n, "bytes": os.urandom(1000)} for n in range(1500)])
+        assert "Connection refused" in refused("create", "--uri", "mongodb://127.0.0.1:1", "--to", target)
+        assert "Connection refused" in refused("archive", "--uri", "mongodb://127.0.0.1:1", "--to", target)
+        assert "cannot create" in refused("create", "--uri", uri, "--to", tmp_path / "no" / "target")
+        # A target that is full has no point, and no backup of the set that did not fit.
+        output = refused("create", "--uri", uri, "--to", target, preexec_fn=small_files)
+        assert "cannot write" in output and "shard-s1" in output, output
+        assert "shard-s1" in refused("archive", "--uri", uri, "--to", target, preexec_fn=small_files)
+        assert not list((target / "points").iterdir()) and not list((target / "shard-s1").glob("2*/manifest.json"))
+        assert "no backup of the whole cluster" in refused("restore", "--from", target, "--dbpath", into)
+        assert "no backup of the whole cluster" in refused("verify", "--from", target)
+        # One that vanishes.
+        vanishing = tmp_path / "vanishing"
+        command = [os.environ["ARBOR"], "backup", "archive", "--uri", uri, "--to", str(vanishing), "--interval", "1"]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        until(lambda: (vanishing / "points").exists() and list((vanishing / "points").iterdir()), "a point")
+        shutil.rmtree(vanishing)
+        client.db.c.insert_one({"_id": "after"})
+        output, _ = running.communicate(timeout=60)
+        assert running.returncode not in (0, 101, -signal.SIGKILL) and str(vanishing) in output, output
+
+        first, _ = point(succeeds("create", "--uri", uri, "--to", target))
+        for number in range(3):
+            client.db.c.insert_one({"_id": f"more {number}"})
+            last, _ = point(succeeds("create", "--incremental", "--uri", uri, "--to", target))
+        # Another cluster.
+        (tmp_path / "other").mkdir()
+        other = Cluster(tmp_path / "other", stack, shards=1)
+        for subcommand in ("create", "archive"):
+            assert "of another cluster" in refused(subcommand, "--uri", other.routers[0].uri, "--to", target)
+        assert client.db.c.count_documents({}) == 1504
+        client.db.c.insert_one({"_id": "the servers work"})
+    assert f"{last} ok" in succeeds("verify", "--from", target)
+
+    def problem(*options):
+        """What `verify` and `restore` say; nothing is restored."""
+        found = refused("verify", "--from", target), refused("restore", "--from", target, "--dbpath", into, *options)
+        assert not into.exists()
+        return found
+
+    # A directory that is used.
+    assert "is not empty" in refused("restore", "--from", target, "--dbpath", cluster.shards[0].dbpath)
+    # A gap in the log of one set: it is named, and what is before it is there.
+    log = sorted((target / "shard-s1" / "log").glob("*.log"))[1]
+    whole = log.read_bytes()
+    log.unlink()
+    for text in problem():
+        assert "shard-s1" in text and "are missing" in text, text
+    succeeds("restore", "--from", target, "--dbpath", into, "--backup", first)
+    shutil.rmtree(into)
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 1
+    log.write_bytes(damaged)
+    for text in problem():
+        assert "shard-s1" in text and log.name in text, text
+    log.write_bytes(whole)
+    # Damage of a manifest, of a point, and of a release that is to come.
+    [manifest] = (target / "shard-s1").glob("2*/manifest.json")
+    for path, reason in ((manifest, "its checksum does not match"), (target / "points" / f"{last}.json", "damaged")):
+        text = path.read_text()
+        path.write_text(text.replace('"format": 1', '"format": 1 '))
+        for said in problem():
+            assert str(path) in said and reason in said, said
+        path.write_text(text.replace('"format": 1', '"format": 7'))
+        for said in problem():
+            assert str(path) in said and "its format is 7" in said and "newer release" in said, said
+        path.write_text(text)
+    # A set that is missing as a whole.
+    (target / "shard-s0").rename(tmp_path / "away")
+    assert all("shard-s0" in text for text in problem())
+    (tmp_path / "away").rename(target / "shard-s0")
+    succeeds("restore", "--from", target, "--dbpath", into)

@@ -2,7 +2,7 @@
 
 Each client knows what it has written and between which times each write was committed. A backup that ends well is restored, every collection
 of it is validated, and its documents are compared with what the clients know of its time. Its `dbHash` is compared with that of another way to
-the same position: the first backup and the archived log behind it, which another process writes all the time (and is killed as well). With each
+the same position: an earlier backup and the archived log behind it, which another process writes all the time (and is killed as well). With each
 backup a random second of the past is restored from that archive, and compared with what the clients know of it. A backup that was killed, or
 whose server was, is named as incomplete and removed. Prints a line per backup.
 """
@@ -29,6 +29,8 @@ CLIENTS = 4
 KEYS = 60
 # Longest time between two operations of a client.
 PAUSE_S = 0.1
+# Backups between two full ones that the archived log continues: what a restore replays stays bounded.
+FULL_EVERY = 20
 COLLECTIONS = ("tree", "pages", "switched")
 ENGINES = ("ftree", "lmdb")
 START = Timestamp(0, 0)
@@ -336,6 +338,8 @@ def run(arbor, args, rng):
             if found:
                 raise Problems(*found)
             remove_incomplete(target)
+            if done % FULL_EVERY == 0:
+                succeeds("create", "--uri", arbor.clients_uri, "--to", log_target)
     finally:
         for thread in [*clients, disturber]:
             thread.stopping = True

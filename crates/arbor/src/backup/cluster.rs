@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::Watch;
 use super::log_files::LogFiles;
-use super::manifest::{seal, unseal};
+use super::manifest::{seal, unseal_of};
 use super::point::{self, Asked};
 use super::source::Source;
 use super::target::{Condition, Target};
@@ -360,10 +360,10 @@ pub(super) fn archive(
                 None => Ok(AGAIN),
             });
             ended.pause(made.unwrap_or_else(|error| {
-                match written.last {
-                    Some(_) => eprintln!("{error}; trying again"),
-                    // The options are wrong, or the rights of the user.
-                    None => archives.fail(error),
+                match (&error, &written.last) {
+                    (Error::Refused(_), Some(_)) => eprintln!("{error}; trying again"),
+                    // The options are wrong, or the rights of the user; or the target cannot be written.
+                    _ => archives.fail(error),
                 }
                 AGAIN
             }));
@@ -514,12 +514,7 @@ fn points(target: &Target) -> Result<Vec<(String, Point)>> {
             return Err(super::cipher::no_key(&path));
         }
         let text = String::from_utf8(bytes).map_err(|_| damaged(&path, "it is damaged: it is no text"))?;
-        let point: Point = unseal(&text).map_err(|reason| damaged(&path, reason))?;
-        if point.format > FORMAT {
-            let text =
-                format!("its format is {}; this release reads up to {FORMAT}. Use a newer release", point.format);
-            return Err(damaged(path, text));
-        }
+        let point: Point = unseal_of(&text, FORMAT).map_err(|reason| damaged(&path, reason))?;
         found.push((name.to_owned(), point));
     }
     found.sort_by(|one, other| one.0.cmp(&other.0));

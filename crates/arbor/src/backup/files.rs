@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -266,9 +267,24 @@ struct DirectoryLog {
 impl Growing for DirectoryLog {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).and_then(|()| self.file.sync_data()).map_err(io("write", &self.path))?;
-        let Some(new) = self.new.take() else { return Ok(()) };
-        std::fs::rename(&new, &self.path).map_err(io("write", &self.path))?;
-        sync_name(&self.path)
+        match self.new.take() {
+            Some(new) => {
+                std::fs::rename(&new, &self.path).map_err(io("write", &self.path))?;
+                sync_name(&self.path)
+            }
+            None => self.check_place().map_err(io("write", &self.path)),
+        }
+    }
+}
+
+impl DirectoryLog {
+    /// A file that was removed takes what is written, and so does one on a file system that was unmounted.
+    fn check_place(&self) -> std::io::Result<()> {
+        let (own, there) = (self.file.metadata()?, std::fs::metadata(&self.path)?);
+        match (own.dev(), own.ino()) == (there.dev(), there.ino()) {
+            true => Ok(()),
+            false => Err(std::io::Error::other("another file has its name by now")),
+        }
     }
 }
 
@@ -299,6 +315,11 @@ mod tests {
             log.append(&whole[whole.len() - 4..]).unwrap();
             assert_eq!(files.read("a/l").unwrap().unwrap(), whole);
         }
+        std::fs::rename(dir.path().join("a/l"), dir.path().join("a/k")).unwrap();
+        assert!(log.append(b"lost").is_err());
+        std::fs::write(dir.path().join("a/l"), b"headmore").unwrap();
+        assert!(log.append(b"lost").is_err());
+        files.remove("a/k").unwrap();
         // One that says less is there until the other one is whole.
         let mut log = files.begin_log("a/l", true).unwrap();
         assert_eq!(files.read("a/l").unwrap().unwrap(), b"headmore");

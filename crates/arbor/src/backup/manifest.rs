@@ -94,6 +94,16 @@ pub(super) fn unseal<T: for<'de> Deserialize<'de>>(text: &str) -> std::result::R
     serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))
 }
 
+/// Reads what has a field `format`. Errors: also that it is of a newer release, whatever else is in it.
+pub(super) fn unseal_of<T: for<'de> Deserialize<'de>>(text: &str, newest: u32) -> std::result::Result<T, String> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
+    let format = value.get("format").and_then(serde_json::Value::as_u64);
+    if let Some(format) = format.filter(|format| *format > u64::from(newest)) {
+        return Err(format!("its format is {format}; this release reads up to {newest}. Use a newer release"));
+    }
+    unseal(text)
+}
+
 impl Manifest {
     /// The text of the file.
     fn encode(&self) -> String {
@@ -102,12 +112,7 @@ impl Manifest {
 
     /// Errors: the reason why the text is no manifest of this release.
     fn decode(text: &str) -> std::result::Result<Manifest, String> {
-        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("it is damaged: {error}"))?;
-        let format = value.get("format").and_then(serde_json::Value::as_u64);
-        if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
-            return Err(format!("its format is {format}; this release reads up to {FORMAT}. Use a newer release"));
-        }
-        unseal(text)
+        unseal_of(text, FORMAT)
     }
 
     /// Reads that of a backup. `None`: it has none.
