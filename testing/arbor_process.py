@@ -16,7 +16,7 @@ def free_port():
 
 class Arbor:
     """A server process. The binary comes from the environment variable ARBOR; `env` is added to the environment, and `prefix`
-    is a command that runs the server (`prlimit`, a shell that enters a control group)."""
+    is a command that runs the server (`prlimit`, a shell that enters a control group). `program` is another binary."""
 
     def __init__(self, dbpath, flags=(), port=None, env=None, prefix=()):
         self.dbpath = pathlib.Path(dbpath)
@@ -24,7 +24,7 @@ class Arbor:
         self.prefix = list(prefix)
         self.flags = list(flags)
         self.port = port or free_port()
-        self.process = None
+        self.process, self.program = None, None
 
     @property
     def uri(self):
@@ -38,7 +38,7 @@ class Arbor:
         """Returns the seconds until the server accepted connections."""
         self.dbpath.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
-        command = [os.environ["ARBOR"], "serve", "--dbpath", str(self.dbpath), "--port", str(self.port), *self.flags]
+        command = [self.program or os.environ["ARBOR"], "serve", "--dbpath", str(self.dbpath), "--port", str(self.port), *self.flags]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 self.prefix + command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.env})
