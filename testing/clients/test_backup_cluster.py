@@ -2,10 +2,10 @@
 as it was at that time."""
 
 import contextlib
-import json
 import os
 import re
 import resource
+import secrets
 import shutil
 import signal
 import subprocess
@@ -170,41 +170,45 @@ class Guarded:
         return f"mongodb://{user}@127.0.0.1:{self.router.port}/?authSource=admin&tls=true&tlsCAFile={self.tls['tlsCAFile']}"
 
 
-def test_shards_of_several_members_with_access_control_and_tls(tmp_path):
-    target = tmp_path / "backups"
+def test_shards_of_several_members_with_access_control_tls_and_encryption(tmp_path):
+    target, key = tmp_path / "backups", tmp_path / "backup-key"
+    key.write_text(secrets.token_hex(32))
+    encrypted = ["--key-file", key]
     with contextlib.ExitStack() as stack:
         cluster = Guarded(tmp_path, stack)
         with cluster.client() as admin:
             admin.app.c.insert_many([{"_id": n} for n in range(100)])
             admin.app.command("createUser", "ann", pwd="ann", roles=["readWrite"])
             # The user is known to the router, and not yet to the shards.
-            output = refused("create", "--uri", cluster.uri(), "--to", target)
+            output = refused("create", "--uri", cluster.uri(), "--to", target, *encrypted)
             assert "shard-s" in output and "user admin.backup" in output, output
             for shard in cluster.shards:
                 with of_user(shard.members, **cluster.tls) as own:
                     cluster.add_user(own)
-            assert "Authentication failed" in refused("create", "--uri", cluster.uri("wrong"), "--to", target)
-            first, _ = point(succeeds("create", "--uri", cluster.uri(), "--to", target))
+            assert "Authentication failed" in refused("create", "--uri", cluster.uri("wrong"), "--to", target, *encrypted)
+            first, _ = point(succeeds("create", "--uri", cluster.uri(), "--to", target, *encrypted))
             # All is read from secondaries, where there are some.
+            listed = succeeds("list", "--from", target, *encrypted)
             for shard in cluster.shards:
-                [file] = (target / f"shard-{shard.name}").glob("2*/manifest.json")
+                [port] = re.findall(rf"^\S+ \S+:(\d+) of {shard.name} ", listed, re.MULTILINE)
                 with of_user(shard.members, **cluster.tls) as own:
-                    assert own.admin.command("hello")["primary"] != json.loads(file.read_text())["host"], shard.name
+                    assert own.admin.command("hello")["primary"] != f"127.0.0.1:{port}", listed
             # Also with another primary, and while a member is away.
             with of_user(cluster.shards[0].members, **cluster.tls) as own:
                 old = cluster.shards[0].members.at(own.admin.command("hello")["primary"])
                 old.kill()
                 until(lambda: own.admin.command("hello")["primary"] != f"127.0.0.1:{old.port}", "another primary")
             until(lambda: admin.app.c.insert_many([{"_id": n} for n in (-1, 100)]).acknowledged, "writes to both shards")
-            succeeds("create", "--incremental", "--uri", cluster.uri(), "--to", target)
-        succeeds("verify", "--from", target, "--restore", "--scratch", tmp_path)
+            succeeds("create", "--incremental", "--uri", cluster.uri(), "--to", target, *encrypted)
+        assert "is encrypted" in refused("list", "--from", target)
+        succeeds("verify", "--from", target, "--restore", "--scratch", tmp_path, *encrypted)
         tls, flags = cluster.tls, cluster.flags
     for name, options, documents in (("first", ["--backup", first], range(100)), ("newest", [], range(-1, 101))):
         with contextlib.ExitStack() as stack:
             (tmp_path / name).mkdir()
             members = [Member(tmp_path / name, of, "--configsvr" if of == "cfg" else "--shardsvr", flags) for of in ("cfg", "s0", "s1")]
             placed = [f"--shard={member.name}={member.hosts}" for member in members[1:]]
-            succeeds("restore", "--from", target, "--dbpath", tmp_path / name / "restored", *placed, *options)
+            succeeds("restore", "--from", target, "--dbpath", tmp_path / name / "restored", *placed, *options, *encrypted)
             for member in members:
                 shutil.move(tmp_path / name / "restored" / ("config" if member.name == "cfg" else f"shard-{member.name}"), member.dbpath)
                 stack.enter_context(member)
