@@ -15,6 +15,7 @@
 //! | `replset` | costs of a replica set: of one member, and of several |
 //! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
+//! | `agent`, `generator` | counters of a server on another host; clients on other hosts |
 //! | `cli` | `arbor lab ...` |
 //!
 //! The generator shares the machine with the server, as in founding text 001: one blocking connection per client thread,
@@ -26,6 +27,7 @@ pub mod compare;
 mod error;
 pub mod experiment;
 mod export;
+pub mod generator;
 mod host;
 pub mod kv;
 pub mod live;

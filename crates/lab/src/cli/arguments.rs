@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::{agent, export, kv, replset, report, site};
+use crate::{agent, export, generator, kv, replset, report, site};
 
 /// Bytes of a point query's reply on a sysbench document, for `lab echo` without a server to ask.
 const POINT_REPLY_BYTES: &str = "330";
@@ -29,6 +29,7 @@ pub fn command() -> Command {
         )
         .subcommand(site::arguments::command())
         .subcommand(export::command())
+        .subcommand(generator::arguments())
         .subcommand(replay())
         .subcommand(echo())
         .subcommand(replset::arguments::arguments())
@@ -124,6 +125,11 @@ fn run() -> Command {
             "target",
             "[NAME=]URI",
             "Running servers: mongodb://host:port, mysql://user:password@host:port, mysql+handler://...",
+        ))
+        .arg(list(
+            "generator",
+            "HOST:PORT",
+            "Hosts (`arbor lab generator`) that run a part of the clients of each step on running servers",
         ))
         .arg(list(
             "agent",

@@ -19,6 +19,7 @@ use crate::agent;
 use crate::compare;
 use crate::experiment::{self, describe, find};
 use crate::export;
+use crate::generator;
 use crate::kv::{self, KvEngine};
 use crate::query;
 use crate::replset;
@@ -65,6 +66,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
         Some(("export", matches)) => export::run(matches),
         Some(("site", matches)) => site::arguments::run(matches),
         Some(("agent", matches)) => agent::run(matches),
+        Some(("generator", matches)) => generator::run(matches),
         Some(("replset", matches)) => replset::arguments::run(matches, engines),
         Some(("kv", matches)) => kv::arguments::run(matches, engines),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),

@@ -44,6 +44,7 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
     parameters.echo &= !matches.get_flag("no-echo");
     parameters.targets = texts(matches, "target");
     parameters.agents = texts(matches, "agent");
+    parameters.generators = texts(matches, "generator");
     for agent in &parameters.agents {
         let name = agent.split_once('=').map(|(name, _)| name);
         if !name.is_some_and(|name| parameters.targets.iter().any(|target| crate::target::name_of(target) == name)) {
@@ -445,6 +446,8 @@ mod tests {
             &["pointquery", "--clients", "0"],
             &["pointquery", "--clients", "x"],
             &["pointquery", "--connections-per-thread", "0"],
+            &["pointquery", "--generator", "127.0.0.1:1"],
+            &["iibench", "--target", "mongodb://h", "--generator", "127.0.0.1:1"],
             &["pointquery", "--connections-per-thread", "4", "--rate", "9"],
             &["sysbench", "--connections-per-thread", "4"],
             &["pointquery", "--seconds=-1"],

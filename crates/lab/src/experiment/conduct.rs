@@ -14,8 +14,8 @@ use crate::observe::disk_use_of;
 use crate::report::{KEPT_RATE, TRIED_RATE, TRY};
 use crate::results::{EventKind, Phase, StepRecord};
 use crate::run::{
-    Context, Interrupt, Pace, Ramp, Step, Watch, add_sizes, before_moves, load, load_record, prepare, resume, run_step,
-    scan, stalls, step_record,
+    Context, Elsewhere, Interrupt, Pace, Ramp, Step, Watch, add_sizes, before_moves, load, load_record, prepare,
+    resume, run_step, scan, stalls, step_record,
 };
 use crate::target::echo::Echo;
 use crate::target::managed::Managed;
@@ -62,6 +62,8 @@ struct Course {
     workload: Box<dyn Workload>,
     /// Facts about the system that it does not report.
     known: Map<String, Value>,
+    /// Hosts that run clients as well.
+    elsewhere: Option<Elsewhere>,
 }
 
 impl Conductor<'_> {
@@ -131,6 +133,7 @@ impl Conductor<'_> {
         }
         let station = Station { flags: Default::default(), words: Vec::new(), settings: BTreeMap::new() };
         let mut course = self.course(system)?;
+        course.elsewhere = self.plan.elsewhere(text, driver);
         self.load(&*target, &mut course)?;
         self.steps(&*target, &station, &mut course)
     }
@@ -154,6 +157,7 @@ impl Conductor<'_> {
             workload: self.plan.workload(&phase)?,
             phase: phase.name,
             known: Map::new(),
+            elsewhere: None,
         })
     }
 
@@ -273,8 +277,9 @@ impl Conductor<'_> {
         let system = course.system.clone();
         self.log.report(&system, EventKind::Phase, &format!("{}: {} clients", step.name, step.clients));
         let before = before_moves(target, &*course.workload, &pace.script)?;
+        let pace = Pace { elsewhere: course.elsewhere.clone(), ..pace.clone() };
         let mut context = self.context(&system, &step.name);
-        let ran = run_step(target, &*course.workload, step.clients, pace, &mut context)?;
+        let ran = run_step(target, &*course.workload, step.clients, &pace, &mut context)?;
         report_stalls(&ran, &mut context);
         let moves = match before.filter(|_| ran.deserted.is_none()) {
             Some(before) => before.measure(target, &ran, &mut context)?,

@@ -30,6 +30,9 @@ pub struct Parameters {
     /// Agents on the hosts of running servers: `NAME=HOST:PORT`.
     #[serde(default)]
     pub agents: Vec<String>,
+    /// Other hosts that run clients: addresses of generators.
+    #[serde(default)]
+    pub generators: Vec<String>,
     pub drivers: Vec<Driver>,
     /// Settings of the workload.
     pub settings: Map<String, Value>,

@@ -13,7 +13,7 @@ use super::definition::{Experiment, KV, Scale};
 use super::parameters::{DataDevice, Parameters, PhasePlan, merged};
 use super::threshold::Threshold;
 use crate::kv::EngineFacts;
-use crate::run::{Arrival, Pace, Ramp};
+use crate::run::{Arrival, Elsewhere, Pace, Ramp};
 use crate::target::managed::{Flags, Setup, Shards};
 use crate::target::mysql::MariaDb;
 use crate::target::{Driver, compression};
@@ -117,10 +117,35 @@ impl Plan {
             return Err(Error::Usage("--rate takes a number above 0".to_owned()));
         }
         self.check_load()?;
+        if !parameters.generators.is_empty() {
+            self.check_generators()?;
+        }
         if let Some(connections) = parameters.connections_per_thread {
             self.check_connections(connections)?;
         }
         parameters.targets.iter().try_for_each(|target| crate::target::check(target))
+    }
+
+    fn check_generators(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::Usage(format!("--generator: {what}")));
+        if !self.parameters.engines.is_empty() {
+            return wrong("other hosts reach running servers (--target) only");
+        }
+        for phase in self.phases() {
+            if !self.workload(&phase)?.is_divisible() {
+                return wrong(
+                    "the clients of this workload share a counter: only point queries and sysbench's transactions",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what hosts have to know that run clients for a target.
+    pub fn elsewhere(&self, target: &str, driver: Driver) -> Option<Elsewhere> {
+        let (generators, mode) = (self.parameters.generators.clone(), self.mode());
+        let workload = self.experiment.workload.clone();
+        (!generators.is_empty()).then(|| Elsewhere { generators, target: target.to_owned(), driver, workload, mode })
     }
 
     fn check_connections(&self, connections: usize) -> Result<()> {
@@ -312,6 +337,7 @@ impl Plan {
             script: parameters.script.clone(),
             kill_at_end: self.experiment.recovery,
             connections_per_thread: parameters.connections_per_thread.unwrap_or(1),
+            elsewhere: None,
         }
     }
 

@@ -56,6 +56,10 @@ impl RunLog {
                 format!("{connections} connections per client thread, which reads the reply that comes first")
             }
         };
+        let others = match plan.parameters.generators.as_slice() {
+            [] => String::new(),
+            hosts => format!(", divided evenly with {}", hosts.join(", ")),
+        };
         Record {
             format: 1,
             experiment: experiment.name.clone(),
@@ -70,7 +74,7 @@ impl RunLog {
             parameters: serde_json::to_value(&plan.parameters).expect("keys of parameters are strings"),
             arbor_version: crate::build().to_owned(),
             command_line: plan.command_line.clone(),
-            client_placement: format!("same host as the servers we start, {threads}"),
+            client_placement: format!("same host as the servers we start, {threads}{others}"),
             started: now(),
             ended: None,
             ending: Ending::Running,

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `step`, `worker`, `schedule` | one measured step: client threads, one global schedule for all of them |
+//! | `step`, `clients`, `worker`, `schedule` | one measured step: client threads, one global schedule for all of them |
 //! | `load` | collections made or found, the workload's streams of batches |
 //! | `script` | what is done to the server at set times of a step |
 //! | `recorder`, `account` | latencies of every operation; what was counted as results |
@@ -14,6 +14,7 @@
 //! of the run (files, progress line, live page). Nothing is shared between client threads but the schedule.
 
 mod account;
+mod clients;
 mod context;
 mod interrupt;
 mod load;
@@ -27,6 +28,7 @@ mod trend;
 mod worker;
 
 pub use account::{add_sizes, load_record, points, step_record};
+pub(crate) use clients::Clients;
 pub use context::Context;
 pub use interrupt::Interrupt;
 pub use load::{Loaded, load, prepare, resume, scan};
@@ -35,7 +37,7 @@ pub use ramp::Ramp;
 pub use recorder::{Latencies, Recorder};
 pub use schedule::{Arrival, Schedule};
 pub use script::{Script, Scripted};
-pub use step::{Interval, Pace, Step, run_step};
+pub use step::{Elsewhere, Interval, Pace, Step, run_step};
 pub use trend::{Stall, stalls, steady_from};
 
 use std::time::Duration;

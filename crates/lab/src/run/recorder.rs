@@ -85,12 +85,24 @@ impl Recorder {
     }
 
     pub fn error(&mut self, code: &str, message: &str) {
-        let entry = self.errors.entry(code.to_owned()).or_insert_with(|| (0, message.to_owned()));
-        entry.0 += 1;
+        self.errors_of(code, 1, message);
     }
 
     pub fn miss(&mut self) {
-        self.misses += 1;
+        self.misses_of(1);
+    }
+
+    pub(crate) fn misses_of(&mut self, count: u64) {
+        self.misses += count;
+    }
+
+    pub(crate) fn errors_of(&mut self, code: &str, count: u64, message: &str) {
+        self.errors.entry(code.to_owned()).or_insert_with(|| (0, message.to_owned())).0 += count;
+    }
+
+    /// Adds what was recorded of a kind elsewhere.
+    pub(crate) fn add(&mut self, kind: Kind, latencies: &Latencies) {
+        self.of(kind).merge(latencies);
     }
 
     pub fn merge(&mut self, other: &Recorder) {
@@ -98,7 +110,7 @@ impl Recorder {
             self.of(*kind).merge(latencies);
         }
         for (code, (count, message)) in &other.errors {
-            self.errors.entry(code.clone()).or_insert_with(|| (0, message.clone())).0 += count;
+            self.errors_of(code, *count, message);
         }
         self.misses += other.misses;
     }

@@ -1,20 +1,22 @@
 //! One measured step: a number of clients, for a time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
+use std::ops::Range;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, Signal, getrlimit};
+use rustix::process::Signal;
 
+use super::clients::{Clients, Running};
 use super::script::{self, Done};
-use super::worker::Worker;
 use super::{Arrival, Context, Ramp, Recorder, Schedule, Script};
+use crate::generator::{Generator, Task};
 use crate::observe::{Observed, Sample, Usage, is_running, processors};
 use crate::results::{EventKind, Phase};
 use crate::target::process::signal;
-use crate::target::{Statistics, Target};
-use crate::workload::{Kind, Place, Workload};
+use crate::target::{Driver, Statistics, Target};
+use crate::workload::{Kind, Mode, Workload};
 use crate::{Error, Result};
 
 /// Times and rate of a step.
@@ -33,6 +35,59 @@ pub struct Pace {
     pub kill_at_end: bool,
     /// Connections that a thread works on at a time. Above 1 only for workloads of single requests, without a rate.
     pub connections_per_thread: usize,
+    /// Other hosts that run a part of the clients each.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// Hosts that run clients, and what they have to know of the step.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// Addresses of generators.
+    pub generators: Vec<String>,
+    /// `[NAME=]URI` of the target, as those hosts reach it.
+    pub target: String,
+    pub driver: Driver,
+    /// Name of the workload.
+    pub workload: String,
+    pub mode: Mode,
+}
+
+impl Elsewhere {
+    /// Starts the clients of all shares but the first. Hosts without a client are left out.
+    fn start(
+        &self,
+        workload: &dyn Workload,
+        shares: &[Range<usize>],
+        of: usize,
+        pace: &Pace,
+        rate_of: impl Fn(&Range<usize>) -> Option<(Ramp, Arrival)>,
+    ) -> Result<Vec<Generator>> {
+        let settings = workload.settings().as_object().cloned().unwrap_or_default();
+        let hosts = self.generators.iter().zip(shares.iter().skip(1)).filter(|(_, share)| !share.is_empty());
+        let start = |(address, share): (&String, &Range<usize>)| {
+            let task = Task {
+                target: self.target.clone(),
+                driver: self.driver,
+                workload: self.workload.clone(),
+                is_compat: self.mode == Mode::Compat,
+                settings: settings.clone(),
+                numbers: share.clone(),
+                of,
+                seed: pace.seed,
+                rate: rate_of(share).map(|(ramp, arrival)| (ramp, arrival == Arrival::Poisson)),
+                connections_per_thread: pace.connections_per_thread,
+            };
+            Generator::start(address, &task).map_err(|error| Error::Usage(error.to_string()))
+        };
+        hosts.map(start).collect()
+    }
+}
+
+/// Divides clients among hosts, as evenly as possible; the first ones get what is left.
+fn shares(clients: usize, hosts: usize) -> Vec<Range<usize>> {
+    let (each, rest) = (clients / hosts, clients % hosts);
+    let begin = |host: usize| host * each + host.min(rest);
+    (0..hosts).map(|host| begin(host)..begin(host + 1)).collect()
 }
 
 /// Measurements of one interval.
@@ -144,49 +199,35 @@ pub fn run_step(
     pace: &Pace,
     context: &mut Context<'_>,
 ) -> Result<Step> {
-    let place = |number| Place { number, of: workload.threads(clients) };
-    has_room_for(place(0).of)?;
-    let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
-    let slots: Vec<Mutex<Recorder>> = (0..place(0).of.min(SLOTS_MAX)).map(|_| Mutex::default()).collect();
-    let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
-    let schedule = pace.rate.as_ref().map(|(rate, arrival)| {
-        let tokens = rate.times(1.0 / workload.unit_rows() as f64);
-        Schedule::new(tokens, *arrival, pace.seed.wrapping_mul(31), Instant::now())
-    });
+    let of = workload.threads(clients);
+    let elsewhere = pace.elsewhere.as_ref();
+    let shares = shares(of, elsewhere.map_or(&[][..], |elsewhere| &elsewhere.generators).len() + 1);
+    let own = shares.first().cloned().unwrap_or(0..of);
+    let interrupt = context.interrupt.clone();
+    let rate_of = |share: &Range<usize>| {
+        let part = share.len() as f64 / of.max(1) as f64 / workload.unit_rows() as f64;
+        pace.rate.as_ref().map(|(rate, arrival)| (rate.times(part), *arrival))
+    };
+    let own_clients = Clients::connect(target, workload, own.clone(), of)?;
+    let remotes = match elsewhere {
+        Some(elsewhere) => elsewhere.start(workload, &shares, of, pace, rate_of)?,
+        None => Vec::new(),
+    };
+    let schedule = rate_of(&own)
+        .map(|(tokens, arrival)| Schedule::new(tokens, arrival, pace.seed.wrapping_mul(31), Instant::now()));
     std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        let mut sessions = sessions.into_iter().enumerate().peekable();
-        while let Some((number, _)) = sessions.peek() {
-            let number = *number;
-            let slot = slots.get(number % slots.len()).ok_or(Error::Panicked)?;
-            let schedule = schedule.as_ref().filter(|_| workload.is_scheduled(place(number)));
-            let (stop, interrupt) = (&stop, &interrupt);
-            let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
-            let client =
-                |number| workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
-            let mut own = sessions.by_ref().take(pace.connections_per_thread.max(1));
-            let mut own: Vec<_> = own.by_ref().map(|(number, session)| (client(number), session)).collect();
-            let thread = std::thread::Builder::new().spawn_scoped(scope, move || match own.pop() {
-                Some((client, session)) if own.is_empty() => worker.run(client, session),
-                last => worker.run_many(own.into_iter().chain(last).collect()),
-            });
-            match thread {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(Error::Usage(format!(
-                        "only {} client threads could be started: {error}",
-                        threads.len()
-                    )));
-                }
-            }
-        }
+        let running =
+            own_clients.start(scope, schedule.as_ref(), pace.seed, pace.connections_per_thread, &interrupt)?;
         let mut collector = Collector {
             target,
             unit: workload.unit(),
             unit_rows: workload.unit_rows(),
             clients,
-            slots: &slots,
+            workload,
+            running,
+            remotes: Mutex::new(remotes),
+            backlog_elsewhere: Cell::new(0.0),
+            lost: Cell::new(None),
             schedule: schedule.as_ref(),
             observed: Observed::of_target(target),
             statistics: target.statistics(),
@@ -195,38 +236,17 @@ pub fn run_step(
         };
         collector.warm(pace, context);
         let (sender, done) = mpsc::channel();
-        let (start, stop_, interrupt_) = (Instant::now(), &stop, &interrupt);
+        let (start, own_clients, interrupt_) = (Instant::now(), &own_clients, &interrupt);
         if !pace.script.is_empty() {
             scope.spawn(move || {
-                let stopped = || stop_.load(Ordering::Relaxed) || interrupt_.is_set();
+                let stopped = || own_clients.is_stopped() || interrupt_.is_set();
                 script::perform(&pace.script, target, start, stopped, interrupt_, |each| drop(sender.send(each)));
             });
         }
         let step = collector.collect(pace, &done, context);
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread.join().map_err(|_| Error::Panicked)??;
-        }
+        collector.running.end()?;
         step
     })
-}
-
-/// A recorder's histograms take about half a megabyte, all of which is added up and emptied at every interval: with a
-/// thousand that alone would be a tenth of a processor. Above this many clients some share one.
-const SLOTS_MAX: usize = 64;
-
-/// Files that the laboratory, or a server that inherits its limit, has open in addition to the clients' connections.
-const OTHER_FILES: u64 = 64;
-
-/// Returns an error if the file limit is too low: a server out of sockets leaves the connecting client waiting.
-fn has_room_for(connections: usize) -> Result<()> {
-    let needed = connections as u64 + OTHER_FILES;
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if limit < needed => Err(Error::Usage(format!(
-            "{connections} clients need {needed} open files, and the limit is {limit} (ulimit -Hn {needed} raises it)"
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// The side of a step that measures.
@@ -235,7 +255,13 @@ struct Collector<'a> {
     unit: Kind,
     unit_rows: u64,
     clients: usize,
-    slots: &'a [Mutex<Recorder>],
+    workload: &'a dyn Workload,
+    running: Running<'a>,
+    /// Clients on other hosts.
+    remotes: Mutex<Vec<Generator>>,
+    backlog_elsewhere: Cell<f64>,
+    /// The reason why clients on another host do not reply.
+    lost: Cell<Option<String>>,
     schedule: Option<&'a Schedule>,
     observed: Observed,
     statistics: Option<Box<dyn Statistics>>,
@@ -353,6 +379,9 @@ impl Collector<'_> {
     /// accepted.
     /// connection.
     fn deserted(&mut self, interval: &Interval) -> Option<String> {
+        if let Some(reason) = self.lost.take() {
+            return Some(reason);
+        }
         if self.observed.process.is_some_and(|process| !is_running(process)) {
             return Some("the server's process has ended".to_owned());
         }
@@ -372,17 +401,23 @@ impl Collector<'_> {
     }
 
     fn drain(&self) -> Recorder {
-        let mut sum = Recorder::default();
-        for slot in self.slots {
-            let mut recorder = slot.lock();
-            sum.merge(&recorder);
-            recorder.reset();
+        let mut sum = self.running.drain();
+        let mut backlog = 0.0;
+        for remote in self.remotes.lock().iter_mut() {
+            match remote.take(self.workload) {
+                Ok((recorder, due)) => {
+                    sum.merge(&recorder);
+                    backlog += due.unwrap_or(0.0);
+                }
+                Err(error) => self.lost.set(Some(error.to_string())),
+            }
         }
+        self.backlog_elsewhere.set(backlog);
         sum
     }
 
     fn backlog(&self, now: Instant) -> Option<f64> {
-        self.schedule.map(|schedule| schedule.backlog(now))
+        self.schedule.map(|schedule| schedule.backlog(now) + self.backlog_elsewhere.get())
     }
 }
 
@@ -445,10 +480,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_clients_than_files_are_refused_before_they_connect() {
-        assert!(has_room_for(1).is_ok());
-        let Some(limit) = getrlimit(Resource::Nofile).current else { return };
-        let error = has_room_for(limit as usize).unwrap_err().to_string();
-        assert!(error.contains(&format!("the limit is {limit}")), "{error}");
+    fn clients_are_divided_among_hosts() {
+        assert_eq!(shares(7, 3), [0..3, 3..5, 5..7]);
+        assert_eq!(shares(2, 4), [0..1, 1..2, 2..2, 2..2]);
+        assert_eq!(shares(5, 1), vec![0..5]);
     }
 }

@@ -93,6 +93,11 @@ pub trait Workload: Send + Sync {
     /// Receives, before the steps, what the collections hold, in the order of [`Workload::collections`].
     fn resume(&self, _found: &[Found]) {}
 
+    /// Returns true if clients share nothing in memory, so that they may run on several hosts.
+    fn is_divisible(&self) -> bool {
+        false
+    }
+
     /// Returns true if each unit is one request, which does not depend on earlier replies.
     fn is_of_requests(&self) -> bool {
         false

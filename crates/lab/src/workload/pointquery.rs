@@ -22,6 +22,10 @@ impl Workload for PointQuery {
         &[Kind::POINT_QUERY]
     }
 
+    fn is_divisible(&self) -> bool {
+        true
+    }
+
     fn is_of_requests(&self) -> bool {
         true
     }

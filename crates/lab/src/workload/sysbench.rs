@@ -71,6 +71,10 @@ impl Workload for Sysbench {
         &KINDS
     }
 
+    fn is_divisible(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> Value {
         let mut settings = self.tables.settings();
         if let (Value::Object(all), Value::Object(mix)) = (&mut settings, json!(self.mix)) {

@@ -389,6 +389,46 @@ fn clients_that_share_threads() {
 }
 
 #[test]
+fn clients_on_several_hosts() {
+    let (address, _) = start();
+    let hosts: Vec<String> = (0..2)
+        .map(|_| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            std::thread::spawn(move || arbor_lab::generator::serve(&listener));
+            address
+        })
+        .collect();
+    let shared = |experiment: &str, hosts: &[String]| {
+        let mut plan = plan(experiment, &address);
+        plan.parameters.generators = hosts.to_vec();
+        plan.parameters.clients = vec![1, 4];
+        plan
+    };
+    for experiment in ["001-point-queries", "sysbench"] {
+        let run = carried_out(&shared(experiment, &hosts));
+        assert_eq!((failure(&run, 0), run.record.ending), ("none", Ending::Complete), "{experiment}");
+        for step in steps(&run, Phase::Run) {
+            assert_eq!(step.metric("errors"), Some(0.0), "{step:?}");
+            assert!(step.per_second().unwrap() > 10.0, "{step:?}");
+        }
+        assert!(run.record.client_placement.contains(&hosts[1]));
+    }
+    // all of them keep one rate
+    let mut plan = shared("001-point-queries", &hosts);
+    (plan.parameters.rate, plan.parameters.seconds) = (Some(90.0), 2.0);
+    let run = carried_out(&plan);
+    let rate = steps(&run, Phase::Run)[1].per_second().unwrap();
+    assert!((60.0..=100.0).contains(&rate), "{rate}");
+    // a host that is not there, and one that is no generator
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (host, expect) in [(&closed, "Connection refused"), (&address, "the generator at")] {
+        let run = carried_out(&shared("001-point-queries", std::slice::from_ref(host)));
+        assert!(failure(&run, 0).contains(expect) && failure(&run, 0).contains(host.as_str()), "{}", failure(&run, 0));
+    }
+}
+
+#[test]
 fn a_server_with_tls() {
     let directory = tempfile::tempdir().unwrap();
     let authority = directory.path().join("authority.pem");

@@ -180,6 +180,10 @@ impl Workload for Percona {
         &sysbench::KINDS
     }
 
+    fn is_divisible(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> Value {
         let mut settings = json!(self.mix);
         let own = json!({
