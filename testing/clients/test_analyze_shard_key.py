@@ -221,6 +221,12 @@ def test_samples_of_statements(d):
     assert writes["percentageOfSingleWritesWithoutShardKey"] == pytest.approx(100 * counts["findAndModify"] / total)
     assert writes["percentageOfMultiWritesWithoutShardKey"] == pytest.approx(100 * counts["delete"] / total)
 
+    # the same collection keeps them with another key
+    if d.client.config.shards.count_documents({}):
+        total = reads["sampleSize"]["total"]
+        command, key = ("reshardCollection", {"n": 1}) if d.command("collStats", "c").get("sharded") else ("shardCollection", {"n": 1})
+        d.client.admin.command(command, "an.c", key=key)
+        assert analyze(d, {"few": 1}, keyCharacteristics=False)["readDistribution"]["sampleSize"]["total"] == total
     # another collection of the name has no samples, and is not sampled
     d.drop_collection("c")
     fill(d)

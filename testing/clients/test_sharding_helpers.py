@@ -240,6 +240,19 @@ def test_operations(d, shell):
                  "db.getSiblingDB('d').h.checkMetadataConsistency()") == [[], [], []]
 
 
+def test_analysis(d, shell):
+    d.r.insert_many([{"k": k % 3} for k in range(30)])
+    d.r.create_index("k")
+    shell("sh.shardCollection('d.r', {k: 1})")
+    of_d = "db.getSiblingDB('d').r"
+    on, analyzed, off = shell(
+        f"{of_d}.configureQueryAnalyzer({{mode: 'full', samplesPerSecond: 1}})",
+        f"{of_d}.analyzeShardKey({{k: 1}}, {{readWriteDistribution: false}})", f"{of_d}.configureQueryAnalyzer({{mode: 'off'}})")
+    assert on == {"newConfiguration": {"mode": "full", "samplesPerSecond": 1}, **OK}
+    assert off["oldConfiguration"] == on["newConfiguration"] and off["newConfiguration"] == {"mode": "off"}
+    assert analyzed["keyCharacteristics"]["numDistinctValues"] == 3
+
+
 def test_status(d, shell):
     d.r.insert_many([{"k": k} for k in range(60)])
     d.r.create_index("k")

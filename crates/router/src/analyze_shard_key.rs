@@ -1,11 +1,12 @@
 //! `analyzeShardKey` of a collection that is on shards.
 
-use arbor_bson::{ArrayBuf, Code, Doc, DocBuf};
-use arbor_command::analysis::{Analysis, Analyzed, Configuration, SAMPLES, Totals, samples_of};
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_command::analysis::{ANALYZERS, Analysis, Analyzed, Configuration, SAMPLES, Totals, samples_of};
 use arbor_command::{Answer, Error, Result, Routed, command_info};
 use arbor_store::Namespace;
 
 use crate::definitions::first_batch;
+use crate::table::Table;
 use crate::{Request, fields};
 
 impl Request<'_> {
@@ -16,6 +17,29 @@ impl Request<'_> {
     pub(crate) fn configure_query_analyzer(&self) -> Result<Answer> {
         let configuration = Configuration::parse(self.body())?;
         Ok(Answer::Reply(configuration.run(self.server, self, self.interrupt())?))
+    }
+
+    /// Lets the samples of a collection be those of the one that takes its place. What fails is only samples.
+    pub(crate) fn keep_samples(&self, namespace: &str, before: &[u8], now: &[u8]) {
+        let uuid = |bytes| ValueRef::Binary { subtype: 4, bytes };
+        for (collection, name, field) in [(ANALYZERS, "_id", "collUuid"), (SAMPLES, "ns", "collectionUuid")] {
+            let statement = DocBuf::new()
+                .with("q", &DocBuf::new().with(name, namespace).with(field, uuid(before)))
+                .with("u", &DocBuf::new().with("$set", &DocBuf::new().with(field, uuid(now))))
+                .with("multi", true);
+            let updates: ArrayBuf = std::iter::once(&statement).collect();
+            let update = DocBuf::new().with("update", collection).with("updates", &updates);
+            let _ = self.catalog().write(update, self.interrupt());
+        }
+    }
+
+    /// Like [`Request::keep_samples`], for a collection that has got a table now.
+    pub(crate) fn keep_samples_of_new(&self, namespace: &str, table: &Table) {
+        let listed = Namespace::parse(namespace).ok().and_then(|name| self.listed(&name).ok());
+        let info = listed.as_ref().and_then(|listed| fields::document(listed.as_doc(), "info"));
+        if let Some(before) = info.and_then(|info| fields::binary(info, "uuid")) {
+            self.keep_samples(namespace, before, &table.uuid);
+        }
     }
 
     /// Returns what `listCollections` shows of a collection.
@@ -72,7 +96,7 @@ impl Analyzed for Request<'_> {
             true => fields::int(own, "numOrphanDocs"),
             false => {
                 let parts = of_shards.iter().filter_map(|(_, part)| match part {
-                    arbor_bson::ValueRef::Document(part) => Some(fields::int(part, "numOrphanDocs")),
+                    ValueRef::Document(part) => Some(fields::int(part, "numOrphanDocs")),
                     _ => None,
                 });
                 parts.sum()

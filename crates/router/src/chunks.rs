@@ -76,6 +76,7 @@ impl Request<'_> {
             Ok(()) => {
                 let table = self.sharded(namespace)?;
                 self.set_ownership(&shards, namespace, Known::Collection(&table))?;
+                self.keep_samples_of_new(namespace, &table);
                 Ok(())
             }
             Err(error) => {
@@ -118,6 +119,7 @@ impl Request<'_> {
         match self.tracked(namespace.as_str())? {
             Some(table) => {
                 self.set_ownership(&shards, namespace.as_str(), Known::Collection(&table))?;
+                self.keep_samples_of_new(namespace.as_str(), &table);
                 Ok(table)
             }
             None => {

@@ -495,6 +495,9 @@ impl<'r> Request<'r> {
         }
         self.catalog().delete(OPERATIONS, &filter, interrupt)?;
         self.catalog().forget(db, namespace);
+        if let Some(before) = fields::binary(resharding, "before") {
+            self.keep_samples(namespace, before, &table.uuid);
+        }
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use arbor_protocol::generic::is_generic;
 use arbor_store::Namespace;
 
 pub use configure::Configuration;
-pub use sampler::{ConfigCollections, SAMPLES, expiring_index};
+pub use sampler::{ANALYZERS, ConfigCollections, SAMPLES, expiring_index};
 pub use shard_key::{checked_key, is_hashed};
 
 use crate::{Error, Result};

@@ -18,12 +18,14 @@ use uuid::Uuid;
 use crate::incoming::Incoming;
 use crate::{Commands, Result};
 
-pub(crate) const ANALYZERS: &str = "queryAnalyzers";
+pub const ANALYZERS: &str = "queryAnalyzers";
 pub const SAMPLES: &str = "sampledQueries";
 /// `queryAnalysisSampleExpirationSecs`
 const KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 /// Interval at which the settings are read again.
 const REFRESH: Duration = Duration::from_secs(5);
+/// A router that has shown itself within this time takes its part of the samples.
+const ACTIVE_MS: i64 = 60_000;
 /// Longest time that a write to the config servers may take.
 const WRITE_MAX: Duration = Duration::from_secs(5);
 const WAITING_BYTES_MAX: usize = 4 << 20;
@@ -50,6 +52,8 @@ pub(crate) struct Sampler {
 struct State {
     rates: HashMap<String, Rate>,
     refreshed: Option<Instant>,
+    /// Routers that take samples of the same collections.
+    routers: usize,
     waiting: Vec<DocBuf>,
     waiting_bytes: usize,
     /// The samples have an index by which they go.
@@ -120,6 +124,7 @@ impl Sampler {
             else {
                 continue;
             };
+            let per_second = per_second / state.routers.max(1) as f64;
             let known = state.rates.remove(namespace).filter(|known| known.collection == bytes);
             let (left, last) = known.map_or((1.0, Instant::now()), |known| (known.left, known.last));
             rates.insert(namespace.to_owned(), Rate { collection: bytes.to_vec(), per_second, left, last });
@@ -215,6 +220,11 @@ impl Commands {
         }
         let interrupt = Interrupt::never().within(WRITE_MAX);
         let is_due = self.sampler.state.lock().refreshed.is_none_or(|last| last.elapsed() >= REFRESH);
+        if is_due && self.router.is_some() {
+            let recent = DocBuf::new().with("$gt", ValueRef::DateTime(now_ms() - ACTIVE_MS));
+            let active = self.config_collections().read("mongos", &DocBuf::new().with("ping", &recent), &interrupt);
+            self.sampler.state.lock().routers = active.map_or(1, |active| active.len());
+        }
         // what fails is tried again
         if is_due && let Ok(analyzers) = self.config_collections().read(ANALYZERS, &DocBuf::new(), &interrupt) {
             let existing = |analyzer: &DocBuf| self.router.is_some() || self.has_collection_of(analyzer.as_doc());
