@@ -179,7 +179,7 @@ crash-index-build: KILLS = 30
 crash-index-build: quick setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/index_build_loop.py --kills $(KILLS)
 
-# kill -9 of servers, of a backup and of the archive under load; each backup is restored and compared: of one server, of a set of three, and
+# kill -9 of servers, of a backup and of the archive under load; each backup and a random second with it are restored and compared: of one server, of a set of three, and
 # of three shards whose chunks move. `make crash-backups BACKUPS=50`
 BACKUPS ?= 200
 crash-backups: quick setup-clients

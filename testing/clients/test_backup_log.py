@@ -292,7 +292,8 @@ def test_the_archive_of_a_set_continues_with_another_primary(tmp_path):
         for n in range(100, 200):
             client.get_database("db", write_concern=pymongo.WriteConcern(2)).c.insert_one({"_id": n})
         wait_for_archive(target, client.admin.command("ping")["operationTime"])
-        ended(running)
+        running.terminate()
+        assert running.wait(60) == 0, "a signal ends it, all that was archived stays"
         expected = hashes(client)
     with restored(target, tmp_path / "restored") as server, pymongo.MongoClient(server.uri) as client:
         assert hashes(client) == expected
