@@ -11,6 +11,7 @@
 //! Everything else is refused by an object with the field `error`. The counters are no secret of the data, but all who reach the port can read them:
 //! the agent listens on the loopback address unless another one is given.
 
+mod listen;
 mod remote;
 mod serve;
 mod target;
@@ -18,6 +19,7 @@ mod target;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
+pub(crate) use listen::{connect, serve_each};
 pub use remote::Agent;
 pub(crate) use target::with_agent;
 

@@ -1,17 +1,15 @@
 //! The laboratory's side.
 
 use std::io::{BufRead, BufReader, Error, Result, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::TcpStream;
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Refused;
+use super::listen::connect;
 use crate::observe::{Counters, DiskUse};
-
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to an agent; a lost one is opened again, once per request.
 #[derive(Debug)]
@@ -23,8 +21,8 @@ pub struct Agent {
 impl Agent {
     /// Errors: nothing listens there.
     pub fn connect(address: &str) -> Result<Agent> {
-        let stream = open(address)?;
-        Ok(Agent { address: address.to_owned(), stream: Mutex::new(Some(stream)) })
+        let stream = connect(address)?;
+        Ok(Agent { address: address.to_owned(), stream: Mutex::new(Some(BufReader::new(stream))) })
     }
 
     pub(crate) fn counters(&self) -> Result<Counters> {
@@ -43,7 +41,7 @@ impl Agent {
         let mut stream = self.stream.lock();
         let kept = stream.take();
         let was_kept = kept.is_some();
-        let again = || open(&self.address).and_then(|fresh| exchange(fresh, request));
+        let again = || connect(&self.address).and_then(|fresh| exchange(BufReader::new(fresh), request));
         let sent = kept.map_or_else(again, |kept| exchange(kept, request));
         let (line, kept) =
             sent.or_else(|error| if was_kept { again() } else { Err(error) }).map_err(|error| self.failed(&error))?;
@@ -57,22 +55,6 @@ impl Agent {
     fn failed(&self, reason: &dyn std::fmt::Display) -> Error {
         Error::other(format!("the agent at {}: {reason}", self.address))
     }
-}
-
-fn open(address: &str) -> Result<BufReader<TcpStream>> {
-    let mut failure = Error::other("the name has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, TIMEOUT) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                stream.set_write_timeout(Some(TIMEOUT))?;
-                return Ok(BufReader::new(stream));
-            }
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
 
 fn exchange(mut stream: BufReader<TcpStream>, request: &str) -> Result<(String, BufReader<TcpStream>)> {

@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Refused;
+use super::listen::serve_each;
 use crate::experiment::environment;
 use crate::observe::{Counters, Observed, disk_use, process_on_port};
 
@@ -23,29 +23,10 @@ pub(super) struct Subject {
 
 /// Serves as long as the listener accepts.
 pub(super) fn serve(listener: &TcpListener, subject: &Subject) {
-    let open = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                std::thread::sleep(Duration::from_millis(200));
-                continue;
-            };
-            if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-                open.fetch_sub(1, Ordering::AcqRel);
-                continue;
-            }
-            let open = &open;
-            scope.spawn(move || {
-                // a laboratory that went away is no error of the agent's
-                let _ = converse(&stream, subject);
-                open.fetch_sub(1, Ordering::AcqRel);
-            });
-        }
-    });
+    serve_each(listener, CONNECTIONS_MAX, |stream| converse(stream, subject));
 }
 
 fn converse(stream: &TcpStream, subject: &Subject) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     let (mut reader, mut out) = (BufReader::new(stream), stream);
     loop {

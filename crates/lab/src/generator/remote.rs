@@ -1,16 +1,16 @@
 //! The laboratory's side.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Result, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use super::task::{Ready, Recording, Refused, Task};
+use crate::agent::connect;
 use crate::run::Recorder;
 use crate::workload::Workload;
 
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// Until all clients are connected to the server.
 const READY_MAX: Duration = Duration::from_secs(60);
 
@@ -23,23 +23,14 @@ pub(crate) struct Generator {
 impl Generator {
     /// Starts the clients of a task. Errors: nothing listens there, or the task cannot be done.
     pub(crate) fn start(address: &str, task: &Task) -> Result<Generator> {
-        let mut failure = Error::other("the name has no address");
-        for resolved in address.to_socket_addrs().map_err(|error| named(address, &error))? {
-            match TcpStream::connect_timeout(&resolved, TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(READY_MAX))?;
-                    stream.set_write_timeout(Some(TIMEOUT))?;
-                    let mut generator = Generator { address: address.to_owned(), stream: BufReader::new(stream) };
-                    let task = serde_json::to_string(task).map_err(Error::other)?;
-                    let Ready { ready } = generator.ask(&task)?;
-                    generator.stream.get_ref().set_read_timeout(Some(TIMEOUT))?;
-                    return if ready { Ok(generator) } else { Err(named(address, &"it is not ready")) };
-                }
-                Err(error) => failure = error,
-            }
-        }
-        Err(named(address, &failure))
+        let stream = connect(address).map_err(|error| named(address, &error))?;
+        let timeout = stream.read_timeout()?;
+        stream.set_read_timeout(Some(READY_MAX))?;
+        let mut generator = Generator { address: address.to_owned(), stream: BufReader::new(stream) };
+        let task = serde_json::to_string(task).map_err(Error::other)?;
+        let Ready { ready } = generator.ask(&task)?;
+        generator.stream.get_ref().set_read_timeout(timeout)?;
+        if ready { Ok(generator) } else { Err(named(address, &"it is not ready")) }
     }
 
     /// Returns what was recorded since the last call, and how many operations are due and not begun.

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::task::{Ready, Recording, Refused, Task};
+use crate::agent::serve_each;
 use crate::run::{Arrival, Clients, Interrupt, Schedule};
 use crate::target::open;
 
@@ -16,25 +16,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// Serves as long as the listener accepts.
 pub fn serve(listener: &TcpListener) {
-    let open = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                std::thread::sleep(Duration::from_millis(200));
-                continue;
-            };
-            if open.fetch_add(1, Ordering::AcqRel) >= STEPS_MAX {
-                open.fetch_sub(1, Ordering::AcqRel);
-                continue;
-            }
-            let open = &open;
-            scope.spawn(move || {
-                // a laboratory that went away is no error of the generator's
-                let _ = converse(&stream);
-                open.fetch_sub(1, Ordering::AcqRel);
-            });
-        }
-    });
+    serve_each(listener, STEPS_MAX, converse);
 }
 
 /// Reads a line. `None`: the connection is at its end.
@@ -51,7 +33,6 @@ fn send(mut stream: &TcpStream, reply: &impl serde::Serialize) -> std::io::Resul
 }
 
 fn converse(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     let mut reader = BufReader::new(stream);
     let Some(task) = line(&mut reader)? else { return Ok(()) };
