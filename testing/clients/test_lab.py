@@ -194,7 +194,7 @@ def test_events_of_a_set_of_three_are_measured_and_drawn(tmp_path):
 
 def test_members_that_follow_are_measured(tmp_path):
     needs_etcd()
-    measures, charts = replset(tmp_path, "--members", "3", "--part", "catch-up,initial-sync", "--fill-mb", "4", "--seconds", "0.5")
+    measures, charts = replset(tmp_path, "--members", "3", "--part", "catch-up,initial-sync", "--fill-mb", "16", "--seconds", "0.5")
     for numbers in measures["catch-up"]:
         assert numbers["records"] >= 30 and numbers["bytes"] > 3.5e6 and numbers["in_sync_s"] >= numbers["catch_up_s"]
     assert [numbers["meanwhile"] for numbers in measures["catch-up"]] == ["at rest", "4 clients insert"]

@@ -9,7 +9,7 @@ fn engines_take_turns_in_processes_of_their_own() {
     let data = directory.path().join("data");
     std::fs::create_dir(&data).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_arbor"))
-        .args(["lab", "kv", "--rows", "3000", "--engines", "ftree,lmdb", "--log", "--calls", "300", "--cache-mb", "16"])
+        .args(["lab", "kv", "--rows", "3000", "--engines", "ftree,lmdb", "--calls", "300", "--cache-mb", "16"])
         .args(["--only", "load-rand,get,increment,get-cold,reopen-kill", "--out"])
         .arg(&record)
         .arg("--data")
