@@ -7,6 +7,7 @@ from bson import MaxKey, MinKey
 
 from arbor_cluster import Cluster, Member
 from mongosh import run_mongosh
+from test_chunk_moves import ranges_kept
 
 # A helper that fails adds its code and message; the parts of replies that every reply has are left out.
 PRELUDE = """
@@ -112,23 +113,8 @@ def test_chunks(d, shell):
     assert d.r.count_documents({}) == 40
 
 
-@contextlib.contextmanager
-def kept_ranges(cluster):
-    """Documents that have left a shard are not deleted."""
-    def suspend(mode):
-        for shard in cluster.shards:
-            with shard.client() as client:
-                client.admin.command("configureFailPoint", "suspendRangeDeletion", mode=mode)
-
-    suspend("alwaysOn")
-    try:
-        yield
-    finally:
-        suspend("off")
-
-
 def test_what_has_left_is_no_owned_document(cluster, d, shell):
-    with kept_ranges(cluster):
+    with ranges_kept(cluster):
         check_what_has_left(d, shell)
 
 

@@ -148,9 +148,9 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let clock = start_clock(commands.clone(), stop.clone())?;
     let recorder = recorder::start(commands.clone(), log.clone(), &settings.dbpath, stop.clone())?;
     let feed = start_feed(&commands)?;
-    let (ranges_stop, balancer_stop, changes_stop) = (stop.clone(), stop.clone(), stop.clone());
+    let (upkeep_stop, balancer_stop, changes_stop) = (stop.clone(), stop.clone(), stop.clone());
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
-    let ranges = start_range_deleter(commands.clone(), ranges_stop)?;
+    let upkeep = start_upkeep(commands.clone(), upkeep_stop)?;
     let balancer = balancer.map(|balancer| start_balancer(balancer, commands.clone(), balancer_stop)).transpose()?;
     if router.is_some() {
         start_changes(commands.clone(), changes_stop)?;
@@ -166,7 +166,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let _ = recorder.join();
     http.into_iter().for_each(|http| drop(http.join()));
     let _ = ttl.join();
-    let _ = ranges.join();
+    let _ = upkeep.join();
     balancer.into_iter().for_each(|balancer| drop(balancer.join()));
     let _ = monitor.join();
     commands.database.feed.stop();
@@ -487,16 +487,17 @@ fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread:
     statement_thread("arbor-ttl").spawn(monitor).map_err(Failure::cannot_start)
 }
 
-/// Starts the thread that deletes documents of chunks that have left, which shards have, and writes samples of statements, which others take.
-fn start_range_deleter(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
-    let deleter = move || {
+/// Starts the thread that works at each tick: on shards it deletes documents of chunks that have left, elsewhere it writes samples of
+/// statements.
+fn start_upkeep(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let upkeep = move || {
         while !stop.is_stopping() {
             std::thread::sleep(TICK);
             commands.delete_orphans();
             commands.write_samples();
         }
     };
-    statement_thread("arbor-ranges").spawn(deleter).map_err(Failure::cannot_start)
+    statement_thread("arbor-upkeep").spawn(upkeep).map_err(Failure::cannot_start)
 }
 
 /// Starts the thread of the balancer, which does something on the primary only.

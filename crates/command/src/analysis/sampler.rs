@@ -208,7 +208,7 @@ impl Commands {
         }
     }
 
-    /// Follows `config.queryAnalyzers`, and writes the samples. To be called about every second.
+    /// Follows `config.queryAnalyzers`, and writes the samples. To be called about every second, or more often.
     pub fn write_samples(&self) {
         let takes_part = match &self.router {
             Some(_) => true,

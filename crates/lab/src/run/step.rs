@@ -1,11 +1,10 @@
 //! One measured step: a number of clients, for a time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::clients::{Clients, Running};
@@ -225,7 +224,7 @@ pub fn run_step(
             clients,
             workload,
             running,
-            remotes: Mutex::new(remotes),
+            remotes: RefCell::new(remotes),
             backlog_elsewhere: Cell::new(0.0),
             lost: Cell::new(None),
             schedule: schedule.as_ref(),
@@ -258,7 +257,7 @@ struct Collector<'a> {
     workload: &'a dyn Workload,
     running: Running<'a>,
     /// Clients on other hosts.
-    remotes: Mutex<Vec<Generator>>,
+    remotes: RefCell<Vec<Generator>>,
     backlog_elsewhere: Cell<f64>,
     /// The reason why clients on another host do not reply.
     lost: Cell<Option<String>>,
@@ -403,7 +402,7 @@ impl Collector<'_> {
     fn drain(&self) -> Recorder {
         let mut sum = self.running.drain();
         let mut backlog = 0.0;
-        for remote in self.remotes.lock().iter_mut() {
+        for remote in self.remotes.borrow_mut().iter_mut() {
             match remote.take(self.workload) {
                 Ok((recorder, due)) => {
                     sum.merge(&recorder);
