@@ -77,6 +77,7 @@ impl Storage {
             checkpoint_log_bytes: sizes.checkpoint_log_bytes,
             space: Some(space),
             sync_marker: Some(SyncMarker::new(disk.clone(), &directory.path)),
+            updates: Some(Arc::new(arbor_store::UpdateMessages)),
             ..arbor_txn::Options::default()
         };
         let empty = end < log.first() && engine.applied_in_part() == Position::ZERO;

@@ -290,6 +290,7 @@ impl Commands {
             audit.set_successes(self.parameters.bool("auditAuthorizationSuccess"));
         }
         self.profiler.log_all(self.log_components.of_commands(level as i32) > 0);
+        self.database.unread_updates.enable(self.parameters.bool("fastUpdates"));
         self.profiler.forbid_scans(self.parameters.bool("notablescan"));
         self.query_statistics.set_rate(self.parameters.int("internalQueryStatsRateLimit").unwrap_or(0));
     }

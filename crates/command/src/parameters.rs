@@ -68,7 +68,7 @@ static ROWS: &[Row] = &[
     row("enableTestCommands", Kind::Bool, Use::Startup, "false"),
     row("enforceUserClusterSeparation", Kind::Bool, Use::Startup, "true"),
     row("failIndexKeyTooLong", Kind::Bool, Use::NoEffect, "true"),
-    row("fastUpdates", Kind::Bool, Use::NoEffect, "false"),
+    row("fastUpdates", Kind::Bool, Use::Runtime, "false"),
     row("firstMessageTimeoutSecs", Kind::Int, Use::Startup, "30"),
     row("idleBeforeLoginTimeoutSecs", Kind::Int, Use::Startup, "300"),
     row("internalDocumentSourceGroupMaxMemoryBytes", Kind::Int, Use::Startup, "104857600"),
@@ -312,8 +312,8 @@ mod tests {
         assert_eq!(parameters.int("defaultFanout"), Some(128));
         assert!(parameters.bool("fastUpdates"));
         let names: Vec<&str> = without_effect.iter().map(|w| w.0.as_str()).collect();
-        // The first three are for the fractal tree.
-        assert_eq!(names, pairs[3..].iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        // The first three are for the fractal tree, the next one for updates.
+        assert_eq!(names, pairs[4..].iter().map(|(name, _)| *name).collect::<Vec<_>>());
         assert!(given(&[("enableTestCommands", "1")]).unwrap().0.test_commands());
     }
 

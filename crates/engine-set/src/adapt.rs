@@ -42,12 +42,19 @@ pub struct SetOptions {
     pub on_other_settings: Option<WarnOfSettings>,
 }
 
-/// Returns true if the operation may be one that this member stores otherwise.
-pub(crate) fn may_differ(op: &Op) -> bool {
-    matches!(op, Op::CreateTree { .. } | Op::Update { .. })
-}
-
 impl EngineSet {
+    /// Returns true if the batches may have operations that this member stores otherwise.
+    pub(crate) fn may_differ(&self, batches: &[Batch]) -> bool {
+        let any = |is: fn(&Op) -> bool| batches.iter().flat_map(|batch| &batch.ops).any(is);
+        any(|op| matches!(op, Op::CreateTree { .. })) || any(|op| matches!(op, Op::Update { .. })) && self.makes_rows()
+    }
+
+    /// Returns true if there is an engine for which update messages become rows. Batches that create trees may add one.
+    fn makes_rows(&self) -> bool {
+        self.options.updates.is_some()
+            && self.gate.read().list.iter().any(|member| !member.engine.capabilities().update_messages)
+    }
+
     /// The batches as this member stores them. Requires that no other thread applies, and that the writer lock is free.
     pub(crate) fn adapted<'b>(&self, batches: &'b [Batch]) -> Result<Cow<'b, [Batch]>> {
         let applied = self.applied();

@@ -12,7 +12,7 @@ use arbor_engine::{
 };
 use parking_lot::Mutex;
 
-use crate::adapt::{SetOptions, may_differ};
+use crate::adapt::SetOptions;
 use crate::gate::{Gate, MemberEngine};
 use crate::kind::Kind;
 use crate::open::Joining;
@@ -146,7 +146,7 @@ impl Engine for EngineSet {
     }
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
-        let differ = batches.iter().flat_map(|batch| &batch.ops).any(may_differ);
+        let differ = self.may_differ(batches);
         let adapted = if differ { self.adapted(batches)? } else { Cow::Borrowed(batches) };
         let batches = &*adapted;
         // Keeps a new member from coming in between; no other thread waits for it.
@@ -292,6 +292,10 @@ impl Engine for EngineSet {
     fn validate(&self) {
         self.gate.read().validate(&self.gate, self.is_several());
         self.list().iter().for_each(|member| member.engine.validate());
+    }
+
+    fn stores_updates(&self, tree: TreeId) -> bool {
+        self.of(tree).is_ok_and(|engine| engine.capabilities().update_messages)
     }
 
     fn engine_of(&self, tree: TreeId) -> &'static str {

@@ -106,6 +106,13 @@ pub trait Engine: Send + Sync + 'static {
 
     // What only an engine that is made of several implements differently.
 
+    /// Returns true if the engine that a tree lives in stores update messages as they are; others make rows of them, for
+    /// which they read.
+    fn stores_updates(&self, tree: TreeId) -> bool {
+        let _ = tree;
+        self.capabilities().update_messages
+    }
+
     /// The engine that a tree lives in.
     fn engine_of(&self, tree: TreeId) -> &'static str {
         let _ = tree;
@@ -243,6 +250,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn validate(&self) {
         (**self).validate()
+    }
+
+    fn stores_updates(&self, tree: TreeId) -> bool {
+        (**self).stores_updates(tree)
     }
 
     fn engine_of(&self, tree: TreeId) -> &'static str {

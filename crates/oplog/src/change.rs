@@ -5,9 +5,10 @@
 //! | 1 | kind, and flags: 0x40 a statement number follows, 0x80 the document before follows |
 //! | 4 | number of the statement, little-endian |
 //! | ... | the document as it was before (for pre-images); of a command, `o2` of its entry |
-//! | ... | update: the delta; delete: the document key; command and no-op: what it says |
+//! | ... | update: the delta; unread update: the document key and the delta; delete: the document key; command and no-op: what it says |
 //!
-//! The document after an insert, a replacement or an update is the value that the note refers to in its record.
+//! The document after an insert, a replacement or an update is the value that the note refers to in its record; after an unread
+//! update it is not known.
 
 use arbor_base::Fields;
 use arbor_bson::Doc;
@@ -20,6 +21,7 @@ const UPDATE: u8 = 3;
 const DELETE: u8 = 4;
 const COMMAND: u8 = 5;
 const NOOP: u8 = 6;
+const UNREAD_UPDATE: u8 = 7;
 
 const KIND: u8 = 0x3f;
 const HAS_STATEMENT: u8 = 0x40;
@@ -31,6 +33,11 @@ pub enum Kind<'a> {
     Replace,
     /// With the delta, see [`crate::delta`].
     Update(Doc<'a>),
+    /// An update message, which was made without reading the document.
+    UnreadUpdate {
+        key: Doc<'a>,
+        delta: Doc<'a>,
+    },
     /// With the document key.
     Delete(Doc<'a>),
     /// A change of the catalogue, as `o` of its entry says it.
@@ -48,28 +55,39 @@ pub struct Change<'a> {
     pub before: Option<Doc<'a>>,
 }
 
+impl<'a> Kind<'a> {
+    /// Returns what an update changes in the document.
+    pub fn delta(self) -> Option<Doc<'a>> {
+        match self {
+            Kind::Update(delta) | Kind::UnreadUpdate { delta, .. } => Some(delta),
+            _ => None,
+        }
+    }
+}
+
 impl<'a> Change<'a> {
     pub fn of(kind: Kind<'a>) -> Change<'a> {
         Change { kind, statement: None, before: None }
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let (kind, doc) = match self.kind {
-            Kind::Insert => (INSERT, None),
-            Kind::Replace => (REPLACE, None),
-            Kind::Update(difference) => (UPDATE, Some(difference)),
-            Kind::Delete(key) => (DELETE, Some(key)),
-            Kind::Command(command) => (COMMAND, Some(command)),
-            Kind::Noop(says) => (NOOP, Some(says)),
+        let (kind, key, doc) = match self.kind {
+            Kind::Insert => (INSERT, None, None),
+            Kind::Replace => (REPLACE, None, None),
+            Kind::Update(difference) => (UPDATE, None, Some(difference)),
+            Kind::UnreadUpdate { key, delta } => (UNREAD_UPDATE, Some(key), Some(delta)),
+            Kind::Delete(key) => (DELETE, None, Some(key)),
+            Kind::Command(command) => (COMMAND, None, Some(command)),
+            Kind::Noop(says) => (NOOP, None, Some(says)),
         };
         let flags = if self.statement.is_some() { HAS_STATEMENT } else { 0 };
         let flags = flags | if self.before.is_some() { HAS_BEFORE } else { 0 };
         let size = |doc: Option<Doc<'_>>| doc.map_or(0, |doc| doc.as_bytes().len());
-        let mut out = Vec::with_capacity(5 + size(self.before) + size(doc));
+        let mut out = Vec::with_capacity(5 + size(self.before) + size(key) + size(doc));
         out.push(kind | flags);
         out.extend(self.statement.iter().flat_map(|statement| statement.to_le_bytes()));
         out.extend(self.before.iter().flat_map(|before| before.as_bytes()));
-        out.extend(doc.iter().flat_map(|doc| doc.as_bytes()));
+        out.extend(key.iter().chain(&doc).flat_map(|doc| doc.as_bytes()));
         out
     }
 
@@ -88,6 +106,7 @@ impl<'a> Change<'a> {
             DELETE => Kind::Delete(take_doc(&mut rest)?),
             COMMAND => Kind::Command(take_doc(&mut rest)?),
             NOOP => Kind::Noop(take_doc(&mut rest)?),
+            UNREAD_UPDATE => Kind::UnreadUpdate { key: take_doc(&mut rest)?, delta: take_doc(&mut rest)? },
             _ => return Err(Malformed("unknown kind of change")),
         };
         end(rest)?;
@@ -109,6 +128,7 @@ mod tests {
             Kind::Insert,
             Kind::Replace,
             Kind::Update(large),
+            Kind::UnreadUpdate { key: small, delta: large },
             Kind::Delete(small),
             Kind::Command(large),
             Kind::Noop(small),

@@ -17,7 +17,7 @@ pub struct Event<'r> {
     pub statement: Option<Statement>,
     pub place: Place<'r>,
     pub change: Change<'r>,
-    /// The document after an insert, a replacement or an update.
+    /// The document after an insert, a replacement or an update that has read it.
     pub after: Option<Doc<'r>>,
 }
 
@@ -154,6 +154,7 @@ impl<'r> Event<'r> {
         let shown = match self.change.kind {
             Kind::Insert | Kind::Replace => self.after,
             Kind::Update(doc) | Kind::Delete(doc) | Kind::Command(doc) | Kind::Noop(doc) => Some(doc),
+            Kind::UnreadUpdate { delta, .. } => Some(delta),
         };
         shown.map_or(0, |doc| doc.as_bytes().len()) + self.place.namespace.len() + 256
     }
@@ -163,7 +164,7 @@ impl<'r> Event<'r> {
         let after = self.after.unwrap_or(Doc::empty());
         let code = match self.change.kind {
             Kind::Insert => "i",
-            Kind::Replace | Kind::Update(_) => "u",
+            Kind::Replace | Kind::Update(_) | Kind::UnreadUpdate { .. } => "u",
             Kind::Delete(_) => "d",
             Kind::Command(_) => "c",
             Kind::Noop(_) => "n",
@@ -174,13 +175,13 @@ impl<'r> Event<'r> {
         }
         match self.change.kind {
             Kind::Insert | Kind::Replace => out.append("o", ValueRef::Document(after)),
-            Kind::Update(delta) => {
+            Kind::Update(delta) | Kind::UnreadUpdate { delta, .. } => {
                 let versioned = DocBuf::new().with("$v", 2i32).with("diff", ValueRef::Document(delta));
                 out.append("o", &versioned)
             }
             Kind::Delete(doc) | Kind::Command(doc) | Kind::Noop(doc) => out.append("o", ValueRef::Document(doc)),
         };
-        if matches!(self.change.kind, Kind::Insert | Kind::Replace | Kind::Update(_)) {
+        if matches!(self.change.kind, Kind::Insert | Kind::Replace | Kind::Update(_) | Kind::UnreadUpdate { .. }) {
             out.append("o2", &self.document_key());
         }
         if let Some(before) = self.object2() {
@@ -201,7 +202,7 @@ impl<'r> Event<'r> {
     /// Returns the fields of the shard key and `_id` of the document that was changed, as they are after the change.
     pub fn document_key(&self) -> DocBuf {
         match self.change.kind {
-            Kind::Delete(key) => key.to_buf(),
+            Kind::Delete(key) | Kind::UnreadUpdate { key, .. } => key.to_buf(),
             _ => self.after.map(|doc| document_key(self.place.shard_key, doc)).unwrap_or_default(),
         }
     }
@@ -209,7 +210,7 @@ impl<'r> Event<'r> {
     /// Returns the `_id` of the document that was changed.
     pub fn id(&self) -> Option<ValueRef<'r>> {
         match self.change.kind {
-            Kind::Delete(key) => key.get("_id"),
+            Kind::Delete(key) | Kind::UnreadUpdate { key, .. } => key.get("_id"),
             _ => self.after.and_then(|doc| doc.get("_id")),
         }
     }
@@ -289,6 +290,7 @@ mod tests {
                 (Change::of(Kind::Delete(key.as_doc())), None),
                 (Change::of(Kind::Command(create.as_doc())), None),
                 (modified, None),
+                (Change::of(Kind::UnreadUpdate { key: key.as_doc(), delta: delta.as_doc() }), None),
             ],
         );
         let tail = |at: u32| {
@@ -304,12 +306,16 @@ mod tests {
             format!("{{op: 'd', ns: 'db.c', ui: UI, o: {{_id: 1}}, {}}}", tail(10)),
             format!("{{op: 'c', ns: 'db.c', ui: UI, o: {{create: 'c'}}, {}}}", tail(11)),
             format!("{{op: 'c', ns: 'db.c', ui: UI, o: {{create: 'c'}}, o2: {{was: 1}}, {}}}", tail(12)),
+            format!(
+                "{{op: 'u', ns: 'db.c', ui: UI, o: {{$v: 2, diff: {{u: {{a: 2}}}}}}, o2: {{_id: 1}}, {}}}",
+                tail(13)
+            ),
         ];
         assert_eq!(
             format!("{:?}", event_at(&record, 3)),
             format!("{:?}", Ok::<_, Malformed>(events(&record).unwrap().get(3)))
         );
-        assert!(event_at(&record, 6).unwrap().is_none());
+        assert!(event_at(&record, 7).unwrap().is_none());
         assert_eq!(shown(&record), expected.map(|entry| expect(&entry)));
     }
 

@@ -12,6 +12,7 @@ use arbor_txn::{Durability, ReadView, Transactions};
 
 use crate::feed::Feed;
 use crate::stream::ImagesExpiry;
+use crate::write::UnreadUpdates;
 use crate::{CursorRegistry, Error, IndexFilters, PlanCache, QuerySettings, Result};
 
 /// Memory limit of one blocking operator, and the directory for the rest.
@@ -107,6 +108,7 @@ pub struct Database {
     pub query_settings: QuerySettings,
     pub feed: Arc<Feed>,
     pub images_expiry: Arc<ImagesExpiry>,
+    pub unread_updates: UnreadUpdates,
     /// None: mismatches are not reported.
     pub on_mismatch: Option<WarnOfMismatch>,
     /// They take precedence over collections of the store.
@@ -139,6 +141,7 @@ impl Database {
             query_settings: QuerySettings::default(),
             feed,
             images_expiry: Arc::new(ImagesExpiry::new(-1)),
+            unread_updates: UnreadUpdates::default(),
             on_mismatch: None,
             server_collections: Vec::new(),
         }

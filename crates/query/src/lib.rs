@@ -91,4 +91,4 @@ pub use spec::{
 };
 pub use time_series::{bucket_filter, bucket_options, create as create_time_series, is_about_meta};
 pub use validator::{check_validator, count_mismatches};
-pub use write::{check_update, delete, expire, expire_clustered, find_and_modify, insert, update};
+pub use write::{UnreadUpdates, check_update, delete, expire, expire_clustered, find_and_modify, insert, update};

@@ -144,6 +144,11 @@ impl Collection {
     pub(crate) fn bytes_counter(&self) -> CounterId {
         CounterId(self.tree.0 * 2 + 1)
     }
+
+    /// Counts updates of documents that were not read: by what they have changed the size of the documents is not counted.
+    pub(crate) fn unread_counter(&self) -> CounterId {
+        CounterId(self.tree.0 | 1 << 63)
+    }
 }
 
 /// A collection whose catalogue entry stays as it is while this is held. Writers need one from before their transaction

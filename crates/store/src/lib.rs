@@ -71,4 +71,5 @@ pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Switched};
 pub use validate::{IndexReport, Report};
 pub use write::key_generator::KeyGenerator;
+pub use write::unread::{UpdateMessages, update_unread};
 pub use write::{UpdateKind, delete, delete_unseen, insert, update};

@@ -10,6 +10,7 @@ use arbor_txn::{ReadView, View};
 
 use crate::read::entry;
 use crate::write::entry_of;
+use crate::write::unread::SizeFound;
 use crate::{Collection, Error, Index, Namespace, RecordCursor, Result, Store, record};
 
 /// Findings beyond this number are counted and not described.
@@ -27,6 +28,8 @@ pub struct Report {
     pub problems: Vec<String>,
     /// Findings that `problems` has no room for.
     pub further_problems: u64,
+    /// The counted size, where it need not be that of the documents.
+    pub(crate) size: Option<SizeFound>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -132,11 +135,17 @@ impl Check<'_> {
     }
 
     fn counters(&mut self) -> Result<()> {
+        let bytes = self.view.counter(self.collection.bytes_counter())?;
+        let updates = self.view.counter(self.collection.unread_counter())?;
+        if updates > 0 {
+            let difference = self.report.data_bytes as i64 - bytes;
+            self.report.size = Some(SizeFound { tree: self.collection.tree, updates, difference });
+        }
         let counted = [
             ("documents", self.view.counter(self.collection.count_counter())?, self.report.records),
-            ("bytes", self.view.counter(self.collection.bytes_counter())?, self.report.data_bytes),
+            ("bytes", bytes, self.report.data_bytes),
         ];
-        for (what, counter, found) in counted {
+        for (what, counter, found) in counted.into_iter().take(if updates > 0 { 1 } else { 2 }) {
             if counter != found as i64 {
                 self.report.found(format!("the counter of {what} is {counter}, but there are {found}"));
             }

@@ -4,13 +4,14 @@
 //! `own` is the smallest own write that is not before it; while moving backward, the mirror image. `settle` then chooses
 //! the nearer of both and steps over what own writes hide. A turn of direction seeks both sides again from the current key.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
 use arbor_engine::{Cursor, Result};
 
-use crate::scratch::{Scratch, Value};
-use crate::written::{Entry, TreeWrites};
+use crate::scratch::Value;
+use crate::written::{Entry, TreeWrites, Written};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -30,37 +31,42 @@ pub(crate) struct MergedCursor<'a> {
     base_valid: bool,
     writes: &'a TreeWrites,
     own: Option<(&'a [u8], &'a Entry)>,
-    scratch: Option<&'a Scratch>,
-    /// The value of `own` while the cursor is at it, when it had to be read.
+    written: &'a Written,
+    /// The value of `own` while the cursor is at it, when it had to be read or made.
     loaded: Vec<u8>,
     direction: Direction,
     source: EntrySource,
 }
 
 impl<'a> MergedCursor<'a> {
-    pub(crate) fn new(
-        base: Box<dyn Cursor + 'a>,
-        writes: &'a TreeWrites,
-        scratch: Option<&'a Scratch>,
-    ) -> MergedCursor<'a> {
+    pub(crate) fn new(base: Box<dyn Cursor + 'a>, writes: &'a TreeWrites, written: &'a Written) -> MergedCursor<'a> {
         MergedCursor {
             base,
             base_valid: false,
             writes,
             own: None,
-            scratch,
+            written,
             loaded: Vec::new(),
             direction: Direction::Forward,
             source: EntrySource::None,
         }
     }
 
-    fn load(&mut self) -> Result<()> {
-        if let Some((_, Entry { value: Some(value @ Value::Spilled(_)), .. })) = self.own {
-            let read = value.read(self.scratch).map_err(|error| arbor_engine::Error::Other(error.to_string()))?;
-            self.loaded = read.into_owned();
-        }
-        Ok(())
+    /// Reads or makes the value of the own entry, whose key the base has only if it is at it. Returns false if the entry leaves
+    /// no row.
+    fn load(&mut self) -> Result<bool> {
+        let row = match self.own {
+            None | Some((_, Entry { value: None, .. })) => return Ok(false),
+            Some((_, Entry { value: Some(Value::Memory(_)), is_update: false, .. })) => return Ok(true),
+            Some((key, entry)) => {
+                let is_there = self.base_valid && self.base.key() == key;
+                let before = is_there.then(|| Cow::Owned(self.base.value().to_vec()));
+                let row = self.written.row(key, entry, || Ok(before));
+                row.map_err(|error| arbor_engine::Error::Other(error.to_string()))?
+            }
+        };
+        self.loaded = row.as_deref().unwrap_or_default().to_vec();
+        Ok(row.is_some())
     }
 
     fn own_from(&self, from: Bound<&[u8]>) -> Option<(&'a [u8], &'a Entry)> {
@@ -131,13 +137,17 @@ impl<'a> MergedCursor<'a> {
                     self.source = EntrySource::Base;
                     return Ok(true);
                 }
-                Some(Ordering::Equal) => self.step_base()?,
-                Some(Ordering::Greater) if self.own.is_some_and(|(_, entry)| entry.value.is_some()) => {
-                    self.source = EntrySource::Own;
-                    self.load()?;
-                    return Ok(true);
+                Some(order) => {
+                    let has_row = self.load()?;
+                    if order == Ordering::Equal {
+                        self.step_base()?;
+                    }
+                    if has_row {
+                        self.source = EntrySource::Own;
+                        return Ok(true);
+                    }
+                    self.step_own();
                 }
-                Some(Ordering::Greater) => self.step_own(),
             }
         }
     }
@@ -220,8 +230,8 @@ impl Cursor for MergedCursor<'_> {
     fn value(&self) -> &[u8] {
         match (self.source, self.own) {
             (EntrySource::Base, _) => self.base.value(),
-            (EntrySource::Own, Some((_, Entry { value: Some(Value::Memory(value)), .. }))) => value,
-            (EntrySource::Own, Some((_, Entry { value: Some(Value::Spilled(_)), .. }))) => &self.loaded,
+            (EntrySource::Own, Some((_, Entry { value: Some(Value::Memory(value)), is_update: false, .. }))) => value,
+            (EntrySource::Own, Some((_, Entry { value: Some(_), .. }))) => &self.loaded,
             _ => &[],
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arbor_engine::UpdateFunction;
+
 use crate::fetch::SyncMarker;
 use crate::{ScratchDirectory, Space, SystemClock};
 
@@ -59,6 +61,8 @@ pub struct Options {
     pub clock: Option<SystemClock>,
     /// Place of the mark of an initial sync. Without it this member takes none.
     pub sync_marker: Option<SyncMarker>,
+    /// Meaning of update messages: the function that the engine has.
+    pub updates: Option<Arc<dyn UpdateFunction>>,
     /// Timeout of a committer that waits for an engine without space for a batch that the log already holds.
     pub apply_wait: Duration,
 }
@@ -82,6 +86,7 @@ impl Default for Options {
             checkpoint_thread: true,
             clock: None,
             sync_marker: None,
+            updates: None,
             apply_wait: Duration::from_secs(10),
         }
     }

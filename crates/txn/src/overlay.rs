@@ -23,7 +23,7 @@ impl<'v> Overlay<'v> {
             return Err(Error::UnknownTree(tree));
         }
         if let Some(entry) = own.entries.get(key) {
-            return entry.value.as_ref().map(|value| value.read(self.written.scratch.as_deref())).transpose();
+            return self.written.row(key, entry, || Ok(self.snapshot.get(tree, key)?));
         }
         if own.presence != Presence::Unchanged || own.range_over(key).is_some() {
             return Ok(None);
@@ -38,7 +38,7 @@ impl<'v> Overlay<'v> {
             Presence::Created(_) => Box::new(EmptyCursor),
             Presence::Unchanged => self.snapshot.cursor(tree)?,
         };
-        Ok(Box::new(MergedCursor::new(base, own, self.written.scratch.as_deref())))
+        Ok(Box::new(MergedCursor::new(base, own, self.written)))
     }
 
     pub(crate) fn estimate(self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {

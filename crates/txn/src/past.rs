@@ -16,13 +16,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Op, Snapshot};
+use arbor_engine::{Op, Snapshot, UpdateFunction};
 
 use crate::chain::{Assembler, Part};
 use crate::commit::CommitPath;
 use crate::error::log_error;
 use crate::held_states::{RetainedStates, State};
 use crate::ledger::LEDGER;
+use crate::overlay::Overlay;
+use crate::scratch::Value;
 use crate::written::{Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{Error, ReadView, Result};
 
@@ -197,7 +199,7 @@ impl CommitPath {
                 break;
             }
             for op in record.ops {
-                overlay_op(&mut written, &*base, op)?;
+                overlay_op(&mut written, &*base, self.options().updates.as_deref(), op)?;
             }
             position = at;
         }
@@ -206,7 +208,12 @@ impl CommitPath {
 }
 
 /// Adds the effect of an operation to `written`, as an engine applies it.
-pub(crate) fn overlay_op(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
+pub(crate) fn overlay_op(
+    written: &mut Written,
+    base: &dyn Snapshot,
+    updates: Option<&dyn UpdateFunction>,
+    op: Op,
+) -> Result<()> {
     match op {
         Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(Some(value.into())))),
         Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(None))),
@@ -226,9 +233,11 @@ pub(crate) fn overlay_op(written: &mut Written, base: &dyn Snapshot, op: Op) -> 
             let writes = TreeWrites { presence: Presence::Dropped, ..TreeWrites::default() };
             written.trees.insert(tree, Arc::new(writes));
         }
-        Op::Update { .. } => {
-            let what = "past states with update messages";
-            return Err(arbor_engine::Error::Unsupported { engine: "log", what }.into());
+        Op::Update { tree, key, update } => {
+            let function = updates.ok_or_else(|| arbor_engine::Error::no_updates("log"))?;
+            let before = Overlay { snapshot: base, written }.get(tree, &key)?;
+            let row = function.apply(&key, before.as_deref(), &update);
+            written.tree_mut(tree).entries.insert(key, Entry::of(row.map(Value::from)));
         }
     }
     Ok(())

@@ -19,7 +19,8 @@ pub struct InMemory {
 impl InMemory {
     /// A new, empty one.
     pub fn new(options: Options) -> Result<InMemory> {
-        InMemory::open(FaultyDisk::new(), ModelEngine::new(), options)
+        let engine = options.updates.clone().map_or_else(ModelEngine::new, ModelEngine::with_updates);
+        InMemory::open(FaultyDisk::new(), engine, options)
     }
 
     /// Creates a new, empty one whose log has segments of `segment_bytes` bytes.

@@ -117,6 +117,18 @@ impl Transaction {
         self.writes.set(tree, key.into(), Some(value));
     }
 
+    /// Changes a row by an update message, without reading it: it is as [`Options::updates`](crate::Options::updates) makes it
+    /// of the row that is there at the commit. Returns false, and does nothing, if the transaction has written the row before, or
+    /// its tree's engine stores no messages: then the row is to be read.
+    pub fn update(&mut self, tree: TreeId, key: impl Into<Vec<u8>>, message: impl Into<Vec<u8>>) -> bool {
+        let Some(function) = self.path.options().updates.clone() else { return false };
+        if !self.path.engine().stores_updates(tree) {
+            return false;
+        }
+        let message = self.value(message.into());
+        self.writes.update(tree, key.into(), message, &function)
+    }
+
     /// In memory, or in a file when the write set takes too much of it.
     fn value(&mut self, bytes: Vec<u8>) -> Value {
         let options = self.path.options();

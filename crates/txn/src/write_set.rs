@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arbor_base::memory::{self, Class, Reservation};
-use arbor_engine::{Op, TreeOptions};
+use arbor_engine::{Op, TreeOptions, UpdateFunction};
 
 use crate::ledger;
 use crate::record::{self, NoteValue, Place};
@@ -149,8 +149,27 @@ impl WriteSet {
     /// Like `set`, but with a note that refers to the value.
     pub(crate) fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Value, about: Value) {
         let note = Some(self.notes.len() as u32);
-        self.put_entry(tree, key, Entry { value: Some(value), note });
+        self.put_entry(tree, key, Entry { value: Some(value), note, is_update: false });
         self.note(tree, about);
+    }
+
+    /// Returns false, and does nothing, where U1 forbids a message.
+    pub(crate) fn update(
+        &mut self,
+        tree: TreeId,
+        key: Vec<u8>,
+        message: Value,
+        function: &Arc<dyn UpdateFunction>,
+    ) -> bool {
+        let own = self.written.tree(tree);
+        if own.is_some_and(|own| {
+            own.presence != Presence::Unchanged || own.entries.contains_key(&key) || own.range_over(&key).is_some()
+        }) {
+            return false;
+        }
+        self.written.updates.get_or_insert_with(|| function.clone());
+        self.put_entry(tree, key, Entry { value: Some(message), note: None, is_update: true });
+        true
     }
 
     pub(crate) fn note(&mut self, tree: TreeId, about: Value) {
@@ -341,7 +360,7 @@ impl WriteSet {
     /// Operations in replay order: created trees, ranges, entries, dropped trees. What was spilled is read back.
     pub(crate) fn into_changes(self) -> Result<Changes> {
         let WriteSet { written, logical, places, notes, loads, .. } = self;
-        let Written { trees, counters, scratch } = written;
+        let Written { trees, counters, scratch, .. } = written;
         let scratch = scratch.as_deref();
         let mut recorded: Vec<record::Note> = Vec::with_capacity(notes.len());
         for Note { tree, about, value } in notes {
@@ -366,12 +385,14 @@ impl WriteSet {
                 }
             }
             ops.extend(writes.ranges.into_iter().map(|r| Op::DeleteRange { tree, from: r.from, to: r.to }));
-            for (key, Entry { value, note }) in writes.entries {
+            for (key, Entry { value, note, is_update }) in writes.entries {
+                assert!(!is_update || note.is_none(), "the history has no value of a row that was not read");
                 if let Some(note) = note {
                     let recorded = recorded.get_mut(note as usize).expect("an entry's note is there");
                     recorded.value = NoteValue::Op(ops.len());
                 }
                 ops.push(match value {
+                    Some(message) if is_update => Op::Update { tree, key, update: message.into_bytes(scratch)? },
                     Some(value) => Op::Put { tree, key, value: value.into_bytes(scratch)? },
                     None => Op::Delete { tree, key },
                 });

@@ -5,14 +5,15 @@
 //!
 //! Cloning one freezes it: the clone shares the trees, and a write to a shared tree copies it first.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arbor_base::TreeId;
-use arbor_engine::TreeOptions;
+use arbor_engine::{TreeOptions, UpdateFunction};
 
-use crate::CounterId;
 use crate::scratch::{Scratch, Value};
+use crate::{CounterId, Result};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -20,11 +21,14 @@ pub(crate) struct Entry {
     pub value: Option<Value>,
     /// Number of the note that refers to the value.
     pub note: Option<u32>,
+    /// The value is an update message for the row of the snapshot, which was not read. U1: the only write of its key, in a
+    /// tree that is as in the snapshot.
+    pub is_update: bool,
 }
 
 impl Entry {
     pub(crate) fn of(value: Option<Value>) -> Entry {
-        Entry { value, note: None }
+        Entry { value, note: None, is_update: false }
     }
 
     pub(crate) fn value_bytes(&self) -> usize {
@@ -93,6 +97,8 @@ pub(crate) struct Written {
     pub counters: BTreeMap<CounterId, CounterChange>,
     /// The file of spilled values.
     pub scratch: Option<Arc<Scratch>>,
+    /// Meaning of the update messages, if there are any.
+    pub updates: Option<Arc<dyn UpdateFunction>>,
 }
 
 impl Written {
@@ -107,5 +113,18 @@ impl Written {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.trees.is_empty() && self.counters.is_empty()
+    }
+
+    /// Returns the row that an entry leaves of the snapshot's.
+    pub(crate) fn row<'w>(
+        &'w self,
+        key: &[u8],
+        entry: &'w Entry,
+        before: impl FnOnce() -> Result<Option<Cow<'w, [u8]>>>,
+    ) -> Result<Option<Cow<'w, [u8]>>> {
+        let value = entry.value.as_ref().map(|value| value.read(self.scratch.as_deref())).transpose()?;
+        let Some(message) = value.as_ref().filter(|_| entry.is_update) else { return Ok(value) };
+        let function = self.updates.as_ref().expect("U1: messages come with their function");
+        Ok(function.apply(key, before()?.as_deref(), message).map(Cow::Owned))
     }
 }

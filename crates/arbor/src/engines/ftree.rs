@@ -14,7 +14,7 @@ use arbor_engine::{Engine, Result, TreeOptions};
 use arbor_ftree::settings::settings_of;
 use arbor_ftree::{Forest, Options};
 use arbor_lab::kv::KvSettings;
-use arbor_store::EngineNames;
+use arbor_store::{EngineNames, UpdateMessages};
 
 use crate::config::Settings;
 use crate::memory::Sizes;
@@ -78,6 +78,7 @@ pub(super) fn options(
     options.direct_io =
         given.iter().rfind(|(option, _)| option == "ftree.directio").is_some_and(|(_, on)| on == "true");
     options.tree = settings_of(&settings(given, "ftree."), &options.tree)?;
+    options.updates = Some(Arc::new(UpdateMessages));
     Ok(options)
 }
 
@@ -96,7 +97,7 @@ fn usual_cache() -> u64 {
 
 /// For looking at a directory.
 pub(crate) fn inspection() -> Options {
-    Options::new(Arc::new(RealDisk), usual_cache())
+    Options { updates: Some(Arc::new(UpdateMessages)), ..Options::new(Arc::new(RealDisk), usual_cache()) }
 }
 
 pub(super) fn open(directory: &Path, options: Options) -> Result<Arc<dyn Engine>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arbor_engine::Engine;
 use arbor_engine_set::{EngineSet, Kind, SetOptions};
-use arbor_store::TreeDefaults;
+use arbor_store::{TreeDefaults, UpdateMessages};
 
 use super::{EngineChoice, NAMES, USUAL, missing};
 use crate::config::Settings;
@@ -26,8 +26,19 @@ pub(crate) struct Engines {
 }
 
 /// Options for storing what another member of a replica set has created.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct OfMember(SetOptions);
+
+impl Default for OfMember {
+    fn default() -> OfMember {
+        OfMember(stored_by_any())
+    }
+}
+
+/// Only the fractal tree stores update messages; for other engines the set makes rows of them.
+fn stored_by_any() -> SetOptions {
+    SetOptions { updates: Some(Arc::new(UpdateMessages)), ..SetOptions::default() }
+}
 
 impl std::fmt::Debug for OfMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,7 +68,7 @@ impl Engines {
             let text = "storageEngineOverride is for members of a replica set (--replSet); a standalone server has storageEngine";
             return Err(Failure::new(BAD_OPTIONS, text.to_owned()));
         }
-        let member = OfMember(SetOptions { adapts, storage_engine_override, ..SetOptions::default() });
+        let member = OfMember(SetOptions { adapts, storage_engine_override, ..stored_by_any() });
         Ok(Engines { home, default, choices: NAMES.iter().map(choice).collect(), member })
     }
 

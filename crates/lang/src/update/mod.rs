@@ -147,6 +147,21 @@ impl Update {
         matches!(self.form, Form::Replacement(_))
     }
 
+    /// Returns true if what it makes of a document depends on the document alone (no time, no variable, no position that a
+    /// filter found, no collation), and the `_id` is none of its fields: then it may be stored and applied later.
+    pub fn is_self_contained(&self) -> bool {
+        matches!(&self.form, Form::Operators(operators) if operators.is_self_contained())
+    }
+
+    /// Returns the top-level fields with the values that they get, or none where they are removed; `None` if the update does
+    /// anything else.
+    pub fn whole_fields(&self) -> Option<Vec<(&str, Option<ValueRef<'_>>)>> {
+        match &self.form {
+            Form::Operators(operators) => operators.whole_fields(),
+            Form::Replacement(_) | Form::Pipeline(_) => None,
+        }
+    }
+
     pub fn touched_paths(&self) -> Touched {
         match &self.form {
             Form::Operators(operators) => operators.touched(),

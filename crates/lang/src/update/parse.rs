@@ -26,6 +26,16 @@ pub(super) struct Operators {
     depth_max: usize,
 }
 
+/// The value that a whole field gets, or none if it is removed; `None`: something else happens to it.
+#[expect(clippy::option_option, reason = "two questions")]
+fn whole(field: &Tree) -> Option<Option<ValueRef<'_>>> {
+    match field {
+        Tree::Leaf(Op::Set(set)) => Some(Some(set.value())),
+        Tree::Leaf(Op::Unset) => Some(None),
+        _ => None,
+    }
+}
+
 impl Operators {
     pub(super) fn parse(update: Doc, array_filters: &[Doc], context: &Context) -> Result<Operators> {
         let filters = ArrayFilters::parse(array_filters, context)?;
@@ -99,6 +109,20 @@ impl Operators {
 
     pub(super) fn needs_position(&self) -> bool {
         self.paths.iter().any(UpdatePath::has_positional)
+    }
+
+    pub(super) fn is_self_contained(&self) -> bool {
+        let is_plain = |path: &UpdatePath| path.head() != "_id" && !path.has_positional();
+        self.collation.is_simple()
+            && self.renames.is_empty()
+            && self.filters.identifiers().next().is_none()
+            && self.paths.iter().all(is_plain)
+            && self.tree.ops().all(Op::depends_on_the_value_alone)
+    }
+
+    pub(super) fn whole_fields(&self) -> Option<Vec<(&str, Option<ValueRef<'_>>)>> {
+        let Tree::Fields(fields) = &self.tree else { return None };
+        fields.iter().map(|(name, field)| Some((&*name.0, whole(field)?))).collect()
     }
 
     pub(super) fn may_nest_deeply(&self) -> bool {

@@ -26,6 +26,14 @@ impl Tree {
         Tree::Fields(BTreeMap::new())
     }
 
+    pub(super) fn ops(&self) -> Box<dyn Iterator<Item = &Op> + '_> {
+        match self {
+            Tree::Leaf(op) => Box::new(std::iter::once(op)),
+            Tree::Fields(fields) => Box::new(fields.values().flat_map(Tree::ops)),
+            Tree::Elements(elements) => Box::new(elements.values().flat_map(Tree::ops)),
+        }
+    }
+
     /// Adds an operator at a path. Errors: a conflict (U2) with a path that is there already.
     pub(super) fn insert(&mut self, path: &UpdatePath, op: Op) -> Result<()> {
         let mut node = self;

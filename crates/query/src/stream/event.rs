@@ -87,11 +87,11 @@ impl EventBuilder {
         let after = event.after.map_or(ValueRef::Null, ValueRef::Document);
         match event.change.kind {
             Kind::Insert | Kind::Replace => drop(doc.append("fullDocument", after)),
-            Kind::Update(_) if self.options.after_update == Image::LookupLater => {
+            Kind::Update(_) | Kind::UnreadUpdate { .. } if self.options.after_update == Image::LookupLater => {
                 let is_there = self.images.is_there(event)?;
                 doc.append("fullDocument", if is_there { ValueRef::Bool(true) } else { ValueRef::Null });
             }
-            Kind::Update(_) => {
+            Kind::Update(_) | Kind::UnreadUpdate { .. } => {
                 let looked_up = self.images.after_update(self.options.after_update, event)?;
                 looked_up.iter().for_each(|found| append_image(&mut doc, "fullDocument", found.as_ref()));
             }
@@ -99,7 +99,7 @@ impl EventBuilder {
         }
         doc.append("ns", &namespace(split(event.place.namespace)));
         doc.append("documentKey", &event.document_key());
-        if let Kind::Update(difference) = event.change.kind {
+        if let Some(difference) = event.change.kind.delta() {
             doc.append("updateDescription", &self.description(difference));
         }
         if !matches!(event.change.kind, Kind::Insert)

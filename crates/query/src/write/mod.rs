@@ -18,6 +18,7 @@ mod new_document;
 mod object_id;
 pub(crate) mod statements;
 mod target;
+mod unread;
 mod update;
 mod validated;
 
@@ -28,6 +29,8 @@ pub use insert::insert;
 pub(crate) use modifier::{Modification, Modifier, update_kind};
 pub(crate) use new_document::prepare;
 pub(crate) use object_id::new_object_id;
+pub use unread::UnreadUpdates;
+
 pub(crate) use statements::{Answer, is_full, settle, with_collation};
 pub(crate) use target::{Targets, find_one};
 pub use update::{check_update, update};

@@ -40,6 +40,10 @@ impl Modifier {
         Ok(Modifier { update })
     }
 
+    pub(crate) fn update(&self) -> &Update {
+        &self.update
+    }
+
     /// The document after the update. None: it stays as it is. Requires that `old` matches `filter`.
     pub(crate) fn apply(&self, filter: &Filter, old: Doc<'_>) -> Result<Option<Updated>> {
         let position = match self.update.needs_position() {

@@ -9,6 +9,7 @@ use arbor_txn::Transaction;
 use super::modifier::{Modification, Modifier, update_kind};
 use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
+use super::unread;
 use super::validated::Validated;
 use crate::database::now_ms;
 use crate::plan::Query;
@@ -47,7 +48,7 @@ pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -
             scope.refuse_retry("multi=true")?;
             updater.update_all(&Parsed::of(statement, &context)?)
         },
-        |txn, statement| updater.update_one(txn, &Parsed::of(statement, &context)?),
+        |txn, statement| updater.update_one(txn, statement, &Parsed::of(statement, &context)?),
     );
     let mut outcome = UpdateOutcome::default();
     let errors = settle(done, |index, updated| {
@@ -126,8 +127,11 @@ struct Updater<'u> {
 }
 
 impl Updater<'_> {
-    fn update_one(&self, txn: &mut Transaction, parsed: &Parsed) -> Result<Updated> {
+    fn update_one(&self, txn: &mut Transaction, statement: &UpdateStatement<'_>, parsed: &Parsed) -> Result<Updated> {
         let Some(collection) = self.collection else { return Ok(Updated::default()) };
+        if unread::update(self.scope, txn, collection, statement, parsed.modifier.update())? {
+            return Ok(Updated { matched: 1, modified: 1, upserted: None });
+        }
         let found = find_one(self.scope, &*txn, collection, &parsed.query, self.interrupt)?;
         match found {
             Some(row) => {

@@ -23,6 +23,11 @@ impl<'c> Validated<'c> {
         Ok(Validated { scope, collection, validator })
     }
 
+    /// Returns true if documents pass a validator before they are written.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.validator.is_some()
+    }
+
     /// Nothing is written on an error.
     pub(crate) fn insert(&self, txn: &mut Transaction, doc: Doc<'_>) -> Result<()> {
         self.check(None, doc)?;

@@ -249,5 +249,6 @@ fn remove_collection(txn: &mut Transaction, collection: &Collection) {
     collection.order.into_iter().for_each(|order| txn.drop_tree(order));
     txn.drop_counter(collection.count_counter());
     txn.drop_counter(collection.bytes_counter());
+    txn.drop_counter(collection.unread_counter());
     txn.delete(CATALOGUE, catalogue::collection_key(&collection.namespace));
 }

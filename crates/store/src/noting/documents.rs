@@ -34,6 +34,12 @@ pub(crate) fn put(
     }
 }
 
+/// Notes a change of a document whose row is written otherwise.
+pub(crate) fn note(txn: &mut Transaction, collection: &Collection, change: Change<'_>) {
+    describe(txn, collection);
+    txn.note(collection.tree, change.encode());
+}
+
 /// Encodes an update as MongoDB does: one by operators as the paths that they wrote, one by a pipeline as a delta where
 /// that is shorter than the document.
 pub(crate) fn about_update(

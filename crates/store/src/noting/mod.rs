@@ -12,14 +12,14 @@ use arbor_txn::Transaction;
 
 use crate::Namespace;
 
-pub(crate) use documents::{Emit, about_update, delete, put};
+pub(crate) use documents::{Emit, about_update, delete, note, put};
 
 /// A member's own collections: their changes are not shown to other members or clients.
 const OWN: &str = "local";
 /// The profile of a database, which is this member's own.
 const PROFILE: &str = "system.profile";
 
-fn is_noted(txn: &Transaction, namespace: &Namespace) -> bool {
+pub(crate) fn is_noted(txn: &Transaction, namespace: &Namespace) -> bool {
     is_noted_in(txn, namespace.db()) && namespace.collection() != PROFILE
 }
 

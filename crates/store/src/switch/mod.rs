@@ -215,6 +215,7 @@ impl Switch<'_> {
         txn.add_counter(self.new.bytes_counter(), bytes as i64);
         txn.drop_counter(self.old.count_counter());
         txn.drop_counter(self.old.bytes_counter());
+        txn.drop_counter(self.old.unread_counter());
         for (old, new) in self.trees() {
             txn.drop_tree(old);
             txn.delete(CATALOGUE, catalogue::build_key(new));

@@ -3,6 +3,7 @@
 //! Everything that can fail is done before the first write, so that a failed change leaves the transaction as it was.
 
 pub(crate) mod key_generator;
+pub(crate) mod unread;
 
 use std::cmp::Ordering;
 

@@ -153,7 +153,7 @@ impl CommitPath {
                 error => error,
             })?;
             for op in record.ops.into_iter().filter(|op| op.tree() != LEDGER) {
-                overlay_op(&mut written, &*snapshot, op)?;
+                overlay_op(&mut written, &*snapshot, self.options().updates.as_deref(), op)?;
             }
             for (id, delta) in counters {
                 let before = Overlay { snapshot: &*snapshot, written: &written }.counter(id)?;

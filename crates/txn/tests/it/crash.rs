@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::{Sums, with_updates};
 use arbor_base::{Random, TreeId};
 use arbor_disk::{Fault, FaultyDisk};
-use arbor_engine::Engine;
 use arbor_engine::model::ModelEngine;
+use arbor_engine::{Engine, UpdateFunction};
 use arbor_log::{Log, LogOptions};
 use arbor_txn::{CounterId, Durability, Error, Options, Transaction, Transactions, TreeOptions, View};
 
@@ -34,7 +35,7 @@ fn open_with(
 ) -> Result<Arc<Transactions>, Error> {
     let options = LogOptions { segment_bytes: SEGMENT_BYTES, commit_interval: Duration::MAX, ..LogOptions::default() };
     let log = Log::open(Arc::new(disk.clone()), Path::new("/log"), options).map_err(Error::Log)?;
-    Transactions::open(log, engine.clone(), Options { record_bytes_max, ..Options::default() })
+    Transactions::open(log, engine.clone(), Options { record_bytes_max, ..with_updates() })
 }
 
 /// Everything a client can see.
@@ -83,7 +84,8 @@ struct Run {
 }
 
 fn run(seed: u64) -> (usize, usize) {
-    let (random, disk, engine) = (Random::new(seed), FaultyDisk::new(), Arc::new(ModelEngine::new()));
+    let (random, disk, engine) =
+        (Random::new(seed), FaultyDisk::new(), Arc::new(ModelEngine::with_updates(Arc::new(Sums))));
     let (history, known) = (vec![State::default()], BTreeSet::new());
     // Every other run has chains, of up to some ten links.
     let record_bytes_max = if seed.is_multiple_of(2) { 16 << 20 } else { 100 };
@@ -189,7 +191,14 @@ impl Run {
         };
         let rows = state.trees.get_mut(&tree).unwrap();
         let key = vec![b'k', self.random.below(12) as u8];
-        match self.random.below(12) {
+        match self.random.below(14) {
+            12 | 13 => {
+                let message = [self.random.below(200) as u8];
+                if txn.update(tree, key.clone(), message) {
+                    let row = rows.remove(&key);
+                    rows.extend(Sums.apply(&key, row.as_deref(), &message).map(|row| (key, row)));
+                }
+            }
             0..7 => {
                 let length = self.random.below(60) as usize;
                 let value = self.random.bytes(length);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::rig;
+use crate::support::{Sums, rig_with, with_updates};
 use arbor_txn::{Cursor, Durability::Applied, View};
 use proptest::prelude::*;
 
@@ -11,6 +11,16 @@ enum Change {
     Put(u8),
     Delete(u8),
     DeleteRange(u8, Option<u8>),
+    Update(u8),
+}
+
+impl Change {
+    fn writes(&self, key: u8) -> bool {
+        match self {
+            Change::Put(own) | Change::Delete(own) | Change::Update(own) => *own == key,
+            Change::DeleteRange(from, to) => *from <= key && to.is_none_or(|to| key < to),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +37,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     let change = prop_oneof![
         4 => (0..40u8).prop_map(Change::Put),
         3 => (0..40u8).prop_map(Change::Delete),
+        4 => (0..40u8).prop_map(Change::Update),
         1 => (0..40u8, proptest::option::of(0..45u8)).prop_map(|(from, to)| Change::DeleteRange(from, to)),
     ];
     proptest::collection::vec(change, 0..25)
@@ -73,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn moves_agree_with_the_merged_rows(base in proptest::collection::btree_set(0..40u8, 0..20), changes in changes(), moves in moves()) {
-        let rig = rig();
+        let rig = rig_with(with_updates());
         let tree = rig.tree();
         let mut txn = rig.begin();
         base.iter().for_each(|key| txn.put(tree, [*key], [0]));
@@ -90,6 +101,15 @@ proptest! {
                 Change::Delete(key) => {
                     txn.delete(tree, [*key]);
                     rows.remove(key);
+                }
+                Change::Update(key) => {
+                    if txn.update(tree, [*key], [i as u8]) {
+                        let row = rows.remove(key);
+                        rows.extend(Sums::sum(row, i as u8).map(|sum| (*key, sum)));
+                    } else {
+                        let written = changes.iter().take(i).any(|before| before.writes(*key));
+                        prop_assert!(written, "an update of {key} is refused");
+                    }
                 }
                 Change::DeleteRange(from, to) => {
                     txn.delete_range(tree, [*from], to.map(|to| vec![to]));
@@ -115,17 +135,17 @@ proptest! {
             }
         }
         txn.commit(Applied).unwrap();
-        let stored: Vec<u8> = {
+        let stored: Vec<(u8, u8)> = {
             let view = rig.transactions.read().unwrap();
             let mut cursor = view.cursor(tree).unwrap();
-            let mut keys = Vec::new();
+            let mut stored = Vec::new();
             let mut valid = cursor.first().unwrap();
             while valid {
-                keys.push(cursor.key()[0]);
+                stored.push((cursor.key()[0], cursor.value()[0]));
                 valid = cursor.next().unwrap();
             }
-            keys
+            stored
         };
-        prop_assert_eq!(stored, rows.keys().copied().collect::<Vec<_>>());
+        prop_assert_eq!(stored, rows.into_iter().collect::<Vec<_>>());
     }
 }

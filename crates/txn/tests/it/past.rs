@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Rig, rig, rows};
+use crate::support::{Rig, rig, rows, with_updates};
 use arbor_base::{Position, Random, TreeId};
 use arbor_disk::FaultyDisk;
 use arbor_engine::model::ModelEngine;
@@ -15,7 +15,7 @@ const COUNTER: CounterId = CounterId(5);
 
 fn with_history(record_bytes_max: usize) -> Rig {
     let history = Some(Retention { bytes: 1 << 30, time: Duration::ZERO });
-    Rig::over(InMemory::new(Options { history, record_bytes_max, ..Options::default() }).unwrap())
+    Rig::over(InMemory::new(Options { history, record_bytes_max, ..with_updates() }).unwrap())
 }
 
 /// Rows of each tree that exists, the counter, and the position.
@@ -42,7 +42,8 @@ fn change(rig: &Rig, random: &mut Random, known: &mut Vec<TreeId>, live: &mut Ve
     for _ in 0..random.below(6) {
         let Some(tree) = live.get(random.below(live.len().max(1) as u64) as usize).copied() else { break };
         let key = format!("{:02}", random.below(30));
-        match random.below(6) {
+        match random.below(8) {
+            6 | 7 => drop(txn.update(tree, key, [random.below(200) as u8])),
             0 => txn.delete(tree, key),
             1 => txn.delete_range(tree, key.clone(), Some(format!("{key}z").into_bytes())),
             2 => txn.set_tree_options(tree, TreeOptions::default()),

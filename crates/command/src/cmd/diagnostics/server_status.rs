@@ -8,6 +8,7 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_engine::{Member, MemberState};
 use arbor_protocol::log::now_ms;
 use arbor_protocol::process;
+use arbor_store::UpdateMessages;
 
 use crate::call::Call;
 use crate::{Commands, MONGODB_VERSION, Result};
@@ -462,6 +463,9 @@ fn metrics(server: &Commands) -> Result<DocBuf> {
         .with("inserted", metrics.documents.inserted.sum() as i64)
         .with("returned", metrics.documents.returned.sum() as i64)
         .with("updated", metrics.documents.updated.sum() as i64);
+    let fast_updates = DocBuf::new()
+        .with("performed", server.database.unread_updates.performed.sum() as i64)
+        .with("errors", UpdateMessages::failed() as i64);
     let cursors = server.database.cursors.list();
     let open = DocBuf::new()
         .with("noTimeout", cursors.iter().filter(|cursor| cursor.no_timeout).count() as i64)
@@ -490,6 +494,7 @@ fn metrics(server: &Commands) -> Result<DocBuf> {
         .with("commands", &metrics.commands())
         .with("cursor", &cursor)
         .with("document", &document)
+        .with("fastUpdates", &fast_updates)
         .with("operation", &operation)
         .with("query", &DocBuf::new().with("sort", &sort))
         .with("queryExecutor", &executor)

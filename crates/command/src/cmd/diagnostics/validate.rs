@@ -59,6 +59,9 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
     }
     let report = call.database().store.validate(&namespace, full)?;
+    if call.database().transactions.is_leading() {
+        call.database().store.correct_size(&namespace, &report)?;
+    }
     let wrong = arbor_query::count_mismatches(call.database(), &namespace, &call.interrupt)?;
     let mut warnings = ArrayBuf::new();
     if wrong > 0 {

@@ -53,6 +53,18 @@ pub(super) enum Op {
     Unset,
 }
 
+impl Op {
+    /// Returns false if it uses the time, a variable, or another field, or is for new documents only.
+    pub(super) fn depends_on_the_value_alone(&self) -> bool {
+        match self {
+            Op::AddToSet(_) | Op::Bit(_) | Op::Inc(_) | Op::Max(_) | Op::Min(_) | Op::Mul(_) => true,
+            Op::Pop(_) | Op::PullAll(_) | Op::Push(_) | Op::Set(_) | Op::Unset => true,
+            // the condition of $pull may have expressions
+            Op::Pull(_) | Op::CurrentDate(_) | Op::RenameFrom | Op::RenameTo(_) | Op::SetOnInsert(_) => false,
+        }
+    }
+}
+
 /// The names of all operators.
 pub const NAMES: &[&str] = &[
     "$addToSet",

@@ -12,7 +12,7 @@ impl Set {
         Set(operand.to_value())
     }
 
-    pub(super) fn value(&self) -> ValueRef<'_> {
+    pub(in crate::update) fn value(&self) -> ValueRef<'_> {
         self.0.as_ref()
     }
 }

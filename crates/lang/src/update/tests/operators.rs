@@ -3,7 +3,9 @@
 use arbor_bson::{DocBuf, ValueRef};
 
 use super::{check, check_all, check_error, parse};
-use crate::notation::{doc, show};
+use crate::Context;
+use crate::notation::{doc, show, value};
+use crate::update::Update;
 
 #[test]
 fn set_and_unset() {
@@ -34,6 +36,43 @@ fn set_and_unset() {
     let result = parse("{$set: {a: 5}}").unwrap().apply(twice.as_doc(), None).unwrap().unwrap();
     let values: Vec<_> = result.as_doc().iter().map(|(_, v)| show(v)).collect();
     assert_eq!(values, ["5", "2"], "the first of repeated names is meant");
+}
+
+#[test]
+fn what_may_be_applied_later_needs_the_document_alone() {
+    for (update, whole) in [
+        ("{$set: {b: 1, a: {c: 2}}, $unset: {'10': 1, '9': 1}}", Some("9=gone 10=gone a={c: 2} b=1")),
+        ("{$set: {'a.b': 1}}", None),
+        ("{$inc: {a: 1}, $set: {b: 1}}", None),
+        ("{$push: {a: {$each: [1], $sort: 1}}, $bit: {b: {or: 1}}, $pop: {c: 1}, $pullAll: {d: [1]}}", None),
+        ("{$mul: {a: 1}, $min: {b: 1}, $max: {c: 1}, $addToSet: {'d.$[]': 1}}", None),
+    ] {
+        let update = parse(update).unwrap();
+        assert!(update.is_self_contained(), "{update:?}");
+        let shown = update.whole_fields().map(|fields| {
+            let one =
+                |(name, value): &(&str, Option<ValueRef<'_>>)| format!("{name}={}", value.map_or("gone".into(), show));
+            fields.iter().map(one).collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(shown.as_deref(), whole);
+    }
+    for update in [
+        "{$set: {_id: 1}}",
+        "{$set: {'_id.a': 1}}",
+        "{$set: {'a.$': 1}}",
+        "{$currentDate: {a: true}}",
+        "{$setOnInsert: {a: 1}}",
+        "{$rename: {a: 'b'}}",
+        "{$pull: {a: {$gt: 1}}}",
+        "{a: 1}",
+        "[{$set: {a: 1}}]",
+    ] {
+        assert!(!parse(update).unwrap().is_self_contained(), "{update}");
+    }
+    let french =
+        Context { collation: crate::Collation::parse(doc("{locale: 'fr'}").as_doc()).unwrap(), ..Context::new(0) };
+    let update = Update::parse(value("{$set: {a: 1}}").as_ref(), &[], &french).unwrap();
+    assert!(!update.is_self_contained(), "a collation");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arbor_base::TreeId;
+use arbor_engine::UpdateFunction;
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Cursor, Durability, Options, Transaction, Transactions, TreeOptions, View};
 
@@ -17,6 +18,28 @@ pub(crate) fn rig() -> Rig {
 
 pub(crate) fn rig_with(options: Options) -> Rig {
     Rig::over(InMemory::new(options).unwrap())
+}
+
+/// An update function: a message of one byte is added to the byte that the row is; no row counts as 0, and a sum that five
+/// divides is no row.
+pub(crate) struct Sums;
+
+impl Sums {
+    pub(crate) fn sum(row: Option<u8>, message: u8) -> Option<u8> {
+        let sum = row.unwrap_or(0).wrapping_add(message);
+        (!sum.is_multiple_of(5)).then_some(sum)
+    }
+}
+
+impl UpdateFunction for Sums {
+    fn apply(&self, _key: &[u8], row: Option<&[u8]>, message: &[u8]) -> Option<Vec<u8>> {
+        let row = row.map(|row| row.first().copied().unwrap_or(0));
+        Sums::sum(row, message[0]).map(|sum| vec![sum])
+    }
+}
+
+pub(crate) fn with_updates() -> Options {
+    Options { updates: Some(Arc::new(Sums)), ..Options::default() }
 }
 
 impl Rig {
