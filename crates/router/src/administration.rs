@@ -596,7 +596,7 @@ impl<'r> Request<'r> {
     }
 
     fn shard_map(&self) -> Result<DocBuf> {
-        let mut all = self.catalog().refresh_shards(self.interrupt())?;
+        let mut all = self.catalog().newest_shards(self.interrupt())?;
         all.push(self.catalog().config.clone());
         let (mut map, mut hosts, mut strings) = (DocBuf::new(), DocBuf::new(), DocBuf::new());
         for shard in &all {
@@ -629,12 +629,10 @@ impl<'r> Request<'r> {
 
     /// Returns the newest routing table of a collection that is sharded, or whose place was chosen. None: it is on the primary of its database.
     pub(crate) fn tracked(&self, namespace: &str) -> Result<Option<Arc<table::Table>>> {
-        let Some((db, collection)) = namespace.split_once('.').filter(|(_, collection)| !collection.is_empty()) else {
+        if namespace.split_once('.').is_none_or(|(_, collection)| collection.is_empty()) {
             return Err(Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'")));
-        };
-        assert!(!collection.is_empty(), "filtered above");
-        self.catalog().forget(db, namespace);
-        self.catalog().table(namespace, self.interrupt())
+        }
+        self.catalog().newest_table(namespace, self.interrupt())
     }
 
     fn zone_of_shard(&self, add: bool) -> Result<DocBuf> {

@@ -1,7 +1,7 @@
 //! The router's knowledge of the cluster: copies of documents of the config servers, read when they are first needed and again when a
 //! shard says that they are out of date. That makes a wrong copy harmless: shards check the versions of requests.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::administration::Known;
 use crate::clock::ClusterClock;
 use crate::fields;
-use crate::shard::{Connect, Shard};
+use crate::shard::{Connect, Shard, is_unreachable};
 use crate::table::{self, Table};
 
 /// Longest wait for the drop of a database.
@@ -37,6 +37,8 @@ pub(crate) struct Catalog {
     recent: Mutex<HashMap<String, (bool, Instant)>>,
     /// Names that were no views. A request says so, and the shard refuses it where that has changed.
     no_views: Mutex<HashSet<String>>,
+    /// The config servers could not be asked then.
+    lost: Mutex<Option<Instant>>,
 }
 
 /// Interval at which a request that waits for a load checks its own end.
@@ -44,6 +46,12 @@ const WATCH: Duration = Duration::from_millis(50);
 /// The first sharded collection of a database that is younger may not be known yet.
 const RECENT: Duration = Duration::from_secs(1);
 const RECENT_MAX: usize = 10_000;
+/// Longest search for the primary of the config servers where a known copy does.
+const SEARCH_MAX: Duration = Duration::from_secs(2);
+/// Longest wait for their reply then.
+const NEW_COPY_MAX: Duration = Duration::from_secs(10);
+/// Config servers that could not be asked are not waited for again this long, unless they are heard of.
+const LOST: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Copies {
@@ -64,6 +72,22 @@ impl Copies {
         }
         self.former.remove(namespace);
         self.collections.insert(namespace.to_owned(), table);
+    }
+
+    /// Begins to read a table, with what is known of it. None: another request reads it.
+    fn begin_load(&mut self, namespace: &str) -> Option<Option<Arc<Table>>> {
+        if self.loading.contains_key(namespace) {
+            return None;
+        }
+        self.loading.insert(namespace.to_owned(), false);
+        let known = self.collections.get(namespace).cloned().flatten();
+        Some(known.or_else(|| self.former.get(namespace).cloned()))
+    }
+
+    /// Returns the tables of a database, also those that may be out of date.
+    fn tables_of<'c>(&'c self, db: &'c str) -> impl Iterator<Item = &'c Arc<Table>> {
+        let is_of = move |table: &&Arc<Table>| table.namespace.split_once('.').is_some_and(|(own, _)| own == db);
+        self.collections.values().flatten().chain(self.former.values()).filter(is_of)
     }
 
     fn forget(&mut self, namespace: &str) {
@@ -165,12 +189,42 @@ impl Catalog {
             loaded: Condvar::new(),
             recent: Mutex::default(),
             no_views: Mutex::default(),
+            lost: Mutex::default(),
         })
     }
 
     /// Returns a shard that the cluster may not have yet.
     pub(crate) fn new_shard(&self, name: &str, hosts: &str) -> std::result::Result<Shard, String> {
         Shard::new(name, hosts, self.connect.clone(), self.clock.clone())
+    }
+
+    /// Reads a new copy of what is known. None: the config servers cannot be asked, so the known one has to do; shards check its versions.
+    fn new_copy<T>(&self, interrupt: &Interrupt, read: impl FnOnce(&Interrupt) -> Result<T>) -> Result<Option<T>> {
+        {
+            let mut lost = self.lost.lock();
+            if lost.is_some_and(|when| when.elapsed() < LOST) {
+                return Ok(None);
+            }
+            // only this request tries again
+            *lost = lost.map(|_| Instant::now());
+        }
+        let limited = interrupt.clone().within(NEW_COPY_MAX);
+        match self.config.reach(SEARCH_MAX, &limited).and_then(|()| read(&limited)) {
+            Err(error) if is_unreachable(&error) => {
+                interrupt.check()?;
+                *self.lost.lock() = Some(Instant::now());
+                Ok(None)
+            }
+            read => {
+                *self.lost.lock() = None;
+                read.map(Some)
+            }
+        }
+    }
+
+    /// Runs a read on the config servers. None: they cannot be asked.
+    pub(crate) fn ask_config(&self, db: &str, command: &DocBuf, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
+        self.new_copy(interrupt, |interrupt| self.config.call(db, command, interrupt))
     }
 
     /// Reads all documents of a collection of the config servers.
@@ -224,6 +278,7 @@ impl Catalog {
             }
             let id = fields::int(cursor, "id");
             if id == 0 {
+                *self.lost.lock() = None;
                 return Ok(());
             }
             let more = DocBuf::new().with("getMore", id).with("collection", collection.as_str());
@@ -352,6 +407,12 @@ impl Catalog {
         Ok(known.shards.values().cloned().collect())
     }
 
+    /// Reads all shards again if the config servers can be asked, and returns them.
+    pub(crate) fn newest_shards(&self, interrupt: &Interrupt) -> Result<Vec<Arc<Shard>>> {
+        let read = self.new_copy(interrupt, |interrupt| self.refresh_shards(interrupt))?;
+        read.map_or_else(|| self.shards(interrupt), Ok)
+    }
+
     /// Returns the shards as far as they are known.
     pub(crate) fn shards(&self, interrupt: &Interrupt) -> Result<Vec<Arc<Shard>>> {
         let known: Vec<Arc<Shard>> = self.known.lock().shards.values().cloned().collect();
@@ -397,6 +458,36 @@ impl Catalog {
             self.known.lock().databases.insert(name.to_owned(), database.clone());
         }
         Ok(Some(database))
+    }
+
+    /// Returns all databases with their primary shards, or those of a name.
+    pub(crate) fn databases(&self, name: Option<&str>, interrupt: &Interrupt) -> Result<BTreeMap<String, String>> {
+        let filter: DocBuf = name.into_iter().map(|name| ("_id", name)).collect();
+        let read = self.new_copy(interrupt, |interrupt| self.read("databases", &filter, "_id", interrupt))?;
+        if let Some(read) = read {
+            let part = |database: &DocBuf, name| fields::string(database.as_doc(), name).unwrap_or_default().to_owned();
+            return Ok(read.iter().map(|database| (part(database, "_id"), part(database, "primary"))).collect());
+        }
+        let known = self.known.lock();
+        let known = known.databases.iter().filter(|(own, _)| name.is_none_or(|name| name == *own));
+        Ok(known.map(|(own, database)| (own.clone(), database.primary.clone())).collect())
+    }
+
+    /// Returns the names of the sharded collections of a database.
+    pub(crate) fn sharded_of(&self, db: &str, interrupt: &Interrupt) -> Result<Vec<String>> {
+        let (begin, end) = (format!("{db}."), format!("{db}/"));
+        let filter = DocBuf::new().with("_id", &DocBuf::new().with("$gte", begin.as_str()).with("$lt", end.as_str()));
+        let read = self.new_copy(interrupt, |interrupt| self.read("collections", &filter, "_id", interrupt))?;
+        Ok(match read {
+            Some(read) => {
+                read.iter().filter_map(|one| fields::string(one.as_doc(), "_id")).map(str::to_owned).collect()
+            }
+            None => {
+                let known: BTreeSet<String> =
+                    self.known.lock().tables_of(db).map(|table| table.namespace.clone()).collect();
+                known.into_iter().collect()
+            }
+        })
     }
 
     /// Like [`Catalog::database`]; waits until one that is being dropped is gone.
@@ -467,16 +558,41 @@ impl Catalog {
             if let Some(known) = known.collections.get(namespace) {
                 return Ok(known.clone());
             }
-            if !known.loading.contains_key(namespace) {
-                known.loading.insert(namespace.to_owned(), false);
-                break known.former.get(namespace).cloned();
+            if let Some(former) = known.begin_load(namespace) {
+                break former;
             }
             self.loaded.wait_for(&mut known, WATCH);
             interrupt.check()?;
         };
         drop(known);
+        self.finish_load(namespace, former.as_deref(), interrupt)
+    }
+
+    /// Reads the table of a collection, also if it is known. That one stays if the config servers cannot be asked.
+    pub(crate) fn newest_table(&self, namespace: &str, interrupt: &Interrupt) -> Result<Option<Arc<Table>>> {
+        let mut known = self.known.lock();
+        let former = loop {
+            if let Some(former) = known.begin_load(namespace) {
+                break former;
+            }
+            self.loaded.wait_for(&mut known, WATCH);
+            interrupt.check()?;
+        };
+        drop(known);
+        let table = self.finish_load(namespace, former.as_deref(), interrupt)?;
+        self.known.lock().databases.remove(namespace.split('.').next().unwrap_or_default());
+        Ok(table)
+    }
+
+    /// Reads a table, after [`Copies::begin_load`].
+    fn finish_load(
+        &self,
+        namespace: &str,
+        former: Option<&Table>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Arc<Table>>> {
         let load = Load { catalog: self, namespace };
-        let table = self.load(namespace, former.as_deref(), interrupt)?.map(Arc::new);
+        let table = self.load(namespace, former, interrupt)?.map(Arc::new);
         let mut known = self.known.lock();
         if known.loading.get(namespace) == Some(&false) {
             known.keep(namespace, table.clone());
@@ -533,12 +649,7 @@ impl Catalog {
         if matches!(db, "admin" | "config" | "local") || name.is_empty() {
             return Ok(None);
         }
-        let any = self.recently(db.to_owned(), || {
-            let prefix = format!("{db}.");
-            let all = self.read("collections", &DocBuf::new(), "_id", interrupt)?;
-            let of = |one: &DocBuf| fields::string(one.as_doc(), "_id").is_some_and(|name| name.starts_with(&prefix));
-            Ok(all.iter().any(of))
-        })?;
+        let any = self.recently(db.to_owned(), || Ok(!self.sharded_of(db, interrupt)?.is_empty()))?;
         let namespace = format!("{db}.{name}");
         if !any || self.table(&namespace, interrupt)?.is_some() {
             return Ok(None);

@@ -177,13 +177,12 @@ impl Request<'_> {
             return Err(Error::new(Code::UNAUTHORIZED, "not authorized on the cluster to execute listDatabases"));
         }
         let all = all && authorized != Some(true);
-        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        let shards = self.catalog().newest_shards(self.interrupt())?;
         let command = fields::without(self.plain().as_doc(), &["authorizedDatabases"]);
-        let config = self.catalog().config.clone();
-        let mut commands: Vec<(Arc<Shard>, DocBuf)> =
-            shards.iter().map(|shard| (shard.clone(), command.clone())).collect();
-        commands.push((config, command));
-        let replies = self.on_all("admin", commands)?;
+        let commands = shards.iter().map(|shard| (shard.clone(), command.clone())).collect();
+        let mut replies = self.on_all("admin", commands)?;
+        let of_config = self.catalog().ask_config("admin", &command, self.interrupt())?;
+        replies.extend(of_config.map(|reply| (self.catalog().config.clone(), reply)));
         let mut sizes: std::collections::BTreeMap<String, (i64, DocBuf)> = std::collections::BTreeMap::new();
         for (shard, reply) in &replies {
             let is_config = shard.name == "config";
@@ -222,7 +221,7 @@ impl Request<'_> {
             let config = self.catalog().config.clone();
             return Ok(Answer::Reply(self.forward_to(&Routing::Config(config.clone()), &config)?));
         }
-        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        let shards = self.catalog().newest_shards(self.interrupt())?;
         let commands = shards.iter().map(|shard| (shard.clone(), self.plain())).collect();
         let replies = self.on_all(db, commands)?;
         let sum =
@@ -270,18 +269,13 @@ impl Request<'_> {
         let interrupt = self.interrupt();
         let own: ArrayBuf = stages.iter().take(1).collect();
         let command = DocBuf::new().with("aggregate", 1i32).with("pipeline", &own).with("cursor", &DocBuf::new());
-        let filter = match self.routed.db {
-            "admin" => DocBuf::new(),
-            db => DocBuf::new().with("_id", db),
-        };
+        let only = Some(self.routed.db).filter(|db| *db != "admin");
         let mut documents = Vec::new();
-        for database in self.catalog().read("databases", &filter, "_id", interrupt)? {
-            let part = |name| fields::string(database.as_doc(), name).unwrap_or_default();
-            let (db, primary) = (part("_id"), part("primary"));
+        for (db, primary) in &self.catalog().databases(only, interrupt)? {
             let elsewhere = self.collections_elsewhere(db)?;
             let not_here: Vec<&String> = elsewhere.values().flatten().collect();
             let all = elsewhere.iter().map(|(shard, names)| (shard.as_str(), Some(names)));
-            for (shard, names) in all.chain([(primary, None)]) {
+            for (shard, names) in all.chain([(primary.as_str(), None)]) {
                 let shard = self.catalog().shard(shard, interrupt)?;
                 let reply = shard.call(db, &command, interrupt)?;
                 let mut stream = Stream::begin(shard, reply.as_doc(), command.as_doc(), None)?;

@@ -70,13 +70,11 @@ impl Request<'_> {
             return Ok(elsewhere);
         }
         let Some(database) = catalog.database(db, interrupt)? else { return Ok(elsewhere) };
-        let (begin, end) = (format!("{db}."), format!("{db}/"));
-        let of_database = DocBuf::new().with("$gte", begin.as_str()).with("$lt", end.as_str());
-        for collection in catalog.read("collections", &DocBuf::new().with("_id", &of_database), "_id", interrupt)? {
-            let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
-            let Some(table) = catalog.table(namespace, interrupt)? else { continue };
+        for namespace in catalog.sharded_of(db, interrupt)? {
+            let Some(table) = catalog.table(&namespace, interrupt)? else { continue };
             let is_here = table.shards().any(|shard| shard == database.primary);
-            if let (false, Some(shard), Some(name)) = (is_here, table.shards().next(), namespace.strip_prefix(&begin)) {
+            let name = namespace.split_once('.').map(|(_, name)| name);
+            if let (false, Some(shard), Some(name)) = (is_here, table.shards().next(), name) {
                 elsewhere.entry(shard.to_owned()).or_default().push(name.to_owned());
             }
         }

@@ -48,6 +48,11 @@ const NOT_PRIMARY: &[Code] = &[
     Code::INTERRUPTED_AT_SHUTDOWN,
 ];
 
+/// Returns true for errors of a set that cannot be asked in the time that there is: it is not there, or has no primary.
+pub(crate) fn is_unreachable(error: &Error) -> bool {
+    matches!(error.code, Code::HOST_UNREACHABLE | Code::MAX_TIME_MS_EXPIRED) || NOT_PRIMARY.contains(&error.code)
+}
+
 /// Connects to a server and logs in there as a member of the cluster; the time is that of the connect, of each read and of each write.
 pub type Connect = Arc<dyn Fn(&str, Duration) -> std::result::Result<Client, ClientError> + Send + Sync>;
 
@@ -258,6 +263,23 @@ impl Shard {
                 self.error(failure)
             }
             other => self.error(other),
+        }
+    }
+
+    /// Searches for the primary. Errors: HostUnreachable after about `patience`.
+    pub(crate) fn reach(&self, patience: Duration, interrupt: &Interrupt) -> Result<()> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.check_out(interrupt) {
+                Ok(connection) => {
+                    self.state.lock().idle.push(connection);
+                    return Ok(());
+                }
+                Err(failure) if matches!(failure, Failure::Ended(_)) || Instant::now() > until => {
+                    return Err(self.error(failure));
+                }
+                Err(_) => std::thread::sleep(POLL),
+            }
         }
     }
 

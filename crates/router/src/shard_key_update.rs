@@ -280,7 +280,7 @@ impl InTransaction<'_> {
 
     /// Begins the transaction on all shards, and asks what the statement has done before.
     fn recall(&self, update: &UpdateOfOne<'_>) -> Result<Recalled> {
-        let shards = self.request.catalog().refresh_shards(self.request.interrupt())?;
+        let shards = self.request.catalog().newest_shards(self.request.interrupt())?;
         let replies = self.with("find", self.memory(update)?, |request, plain| {
             let commands = shards.into_iter().map(|shard| (shard, plain.clone())).collect();
             request.on_all(request.routed.db, commands)

@@ -150,7 +150,7 @@ impl Request<'_> {
             true => start_at(time),
             false => DocBuf::new().with(name, &after.to_doc()),
         };
-        let shards = self.catalog().refresh_shards(interrupt)?;
+        let shards = self.catalog().newest_shards(interrupt)?;
         let opened = opening.open_all(&shards, &start, interrupt);
         let refused = |outcome: &Result<(Source, String)>| {
             matches!(outcome, Err(error) if error.code == Code::INVALID_RESUME_TOKEN) && !after.end
@@ -541,7 +541,7 @@ impl MergedStream {
         if self.checked.0.elapsed() < SHARDS_INTERVAL {
             return Ok(());
         }
-        let shards = self.opening.catalog.refresh_shards(interrupt)?;
+        let shards = self.opening.catalog.newest_shards(interrupt)?;
         self.sources.retain(|source| shards.iter().any(|shard| shard.name == source.shard.name));
         for shard in &shards {
             if !self.sources.iter().any(|source| source.shard.name == shard.name) {
