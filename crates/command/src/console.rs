@@ -73,12 +73,16 @@ impl Commands {
         for index in &collection.indexes {
             index_bytes += disk_bytes(index.tree)?;
         }
+        let mut record_bytes = 0;
+        for tree in collection.record_trees() {
+            record_bytes += disk_bytes(tree)?;
+        }
         Ok(DocBuf::new()
             .with("ns", collection.namespace.as_str())
             .with("engine", &*collection.engine.to_string())
             .with("documents", arbor_store::count(&view, collection)? as i64)
             .with("dataBytes", arbor_store::data_size(&view, collection)? as i64)
-            .with("diskBytes", disk_bytes(collection.tree)? as i64)
+            .with("diskBytes", record_bytes as i64)
             .with("indexes", collection.indexes.len() as i64)
             .with("indexBytes", index_bytes as i64))
     }

@@ -157,6 +157,9 @@ static CASES: &[Case] = &[
     fails("{_mergeAuthzCollections: 1, db: 'admin', drop: false}", BAD_VALUE, &[("db", "5", TYPE_MISMATCH), ("drop", "'x'", TYPE_MISMATCH)]),
     fails("{abortLoad: 1}", FAILED, &[]),
     fails("{abortTransaction: 1}", UNAUTHORIZED, &[]),
+    fails("{addPartition: 'c', newMax: {_id: 1}, info: {}}", ILLEGAL_OPERATION, &[
+        ("addPartition", "5", INVALID_NAMESPACE), ("newMax", "5", TYPE_MISMATCH), ("newMax", "{a: 1}", BAD_VALUE), ("info", "5", TYPE_MISMATCH),
+    ]),
     succeeds("{aggregate: 'c', pipeline: [], cursor: {}}", "cursor", &[
         ("pipeline", "5", TYPE_MISMATCH), ("cursor", "5", TYPE_MISMATCH),
     ]),
@@ -200,6 +203,7 @@ static CASES: &[Case] = &[
     succeeds("{connPoolStats: 1}", "numClientConnections numAScopedConnections totalInUse totalAvailable totalCreated pools hosts", &[]),
     succeeds("{connectionStatus: 1}", "authInfo", &[]),
     succeeds("{convertToCapped: 'c', size: 4096}", "", &[("convertToCapped", "5", INVALID_NAMESPACE)]),
+    fails("{convertToPartitioned: 'c'}", ILLEGAL_OPERATION, &[("convertToPartitioned", "5", INVALID_NAMESPACE)]),
     succeeds("{count: 'c'}", "n", &[("count", "5", INVALID_NAMESPACE), ("query", "5", TYPE_MISMATCH)]),
     succeeds("{create: 'd'}", "", &[("create", "5", INVALID_NAMESPACE), ("capped", "'x'", TYPE_MISMATCH)]),
     succeeds("{createIndexes: 'c', indexes: [{key: {b: 1}, name: 'b_1'}]}", "numIndexesBefore numIndexesAfter createdCollectionAutomatically", &[
@@ -232,6 +236,7 @@ static CASES: &[Case] = &[
     succeeds("{dropConnections: 1, hostAndPort: ['h:1']}", "", &[("hostAndPort", "5", TYPE_MISMATCH)]),
     succeeds("{dropDatabase: 1}", "dropped", &[]),
     succeeds("{dropIndexes: 'c', index: 'a_1'}", "nIndexesWas", &[("dropIndexes", "5", INVALID_NAMESPACE)]),
+    fails("{dropPartition: 'c', id: 0}", ILLEGAL_OPERATION, &[("dropPartition", "5", INVALID_NAMESPACE), ("id", "'x'", TYPE_MISMATCH)]),
     fails("{dropRole: 'r'}", ROLE_NOT_FOUND, &[("dropRole", "5", TYPE_MISMATCH)]),
     fails("{dropSearchIndex: 'c', name: 's'}", SEARCH_NOT_ENABLED, &[]),
     fails("{dropUser: 'u'}", USER_NOT_FOUND, &[("dropUser", "5", TYPE_MISMATCH)]),
@@ -265,6 +270,7 @@ static CASES: &[Case] = &[
         ("getMore", "'x'", TYPE_MISMATCH), ("collection", "5", TYPE_MISMATCH),
     ]),
     succeeds("{getParameter: '*'}", "cursorTimeoutMillis", &[]),
+    fails("{getPartitionInfo: 'c'}", ILLEGAL_OPERATION, &[("getPartitionInfo", "5", INVALID_NAMESPACE)]),
     succeeds("{getlasterror: 1}", "connectionId n err", &[]),
     succeeds("{getnonce: 1}", "nonce", &[]),
     fails("{grantPrivilegesToRole: 'r', privileges: [{resource: {db: 'db', collection: ''}, actions: ['find']}]}", ROLE_NOT_FOUND, &[

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::capped::Arrivals;
 use crate::latch::{Latch, SharedGuard};
-use crate::{CollectionUsage, Index, Namespace};
+use crate::{CollectionUsage, Index, Namespace, Partition};
 
 #[derive(Debug)]
 pub struct Collection {
@@ -25,7 +25,10 @@ pub struct Collection {
     /// Name of the engine of the tree of records.
     pub engine: Arc<str>,
     /// Records: KeyString of `_id` under the collation -> document.
+    /// The last partition of a partitioned collection; [`Collection::tree_of`] says where a record is.
     pub tree: TreeId,
+    /// In the order of their ranges, see [`crate::Partition`]. Empty: the collection is not partitioned.
+    pub partitions: Arc<[Arc<Partition>]>,
     /// The order of insertion, see [`crate::capped`]. None: the collection is not capped.
     pub order: Option<TreeId>,
     /// Secondary indexes, ready ones only, in order of creation. The `_id` index is the tree of records itself.
@@ -110,6 +113,7 @@ impl Collection {
             collation: self.collation.clone(),
             engine: self.engine.clone(),
             tree: self.tree,
+            partitions: self.partitions.clone(),
             order: self.order,
             indexes: self.indexes.clone(),
             latch: self.latch.clone(),
@@ -129,26 +133,28 @@ impl Collection {
 
     /// All trees that are its own.
     pub fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
-        std::iter::once(self.tree).chain(self.order).chain(self.indexes.iter().map(|index| index.tree))
+        self.record_trees().chain(self.order).chain(self.indexes.iter().map(|index| index.tree))
     }
 
     /// Notifies of writers that are done; of a capped collection only.
     pub fn arrivals(&self) -> &Arc<Arrivals> {
         &self.arrivals
     }
+}
 
-    pub(crate) fn count_counter(&self) -> CounterId {
-        CounterId(self.tree.0 * 2)
-    }
+/// The counter of the documents in a tree of records.
+pub(crate) fn count_counter(records: TreeId) -> CounterId {
+    CounterId(records.0 * 2)
+}
 
-    pub(crate) fn bytes_counter(&self) -> CounterId {
-        CounterId(self.tree.0 * 2 + 1)
-    }
+/// The counter of the bytes of the documents in a tree of records.
+pub(crate) fn bytes_counter(records: TreeId) -> CounterId {
+    CounterId(records.0 * 2 + 1)
+}
 
-    /// Counts updates of documents that were not read: by what they have changed the size of the documents is not counted.
-    pub(crate) fn unread_counter(&self) -> CounterId {
-        CounterId(self.tree.0 | 1 << 63)
-    }
+/// Counts updates of documents that were not read: by what they have changed the size of the documents is not counted.
+pub(crate) fn unread_counter(records: TreeId) -> CounterId {
+    CounterId(records.0 | 1 << 63)
 }
 
 /// A collection whose catalogue entry stays as it is while this is held. Writers need one from before their transaction

@@ -20,14 +20,15 @@ impl Store {
             if stop() {
                 break;
             }
+            let is_its_only = |tree| tree == collection.tree && collection.partitions.is_empty();
             match engine.compact(tree, stop) {
                 Ok(bytes) => {
                     freed += bytes;
                     compacted += 1;
                 }
                 Err(error @ EngineError::Unsupported { .. }) => unsupported = Some(error),
-                // An index that was dropped meanwhile takes no space.
-                Err(EngineError::UnknownTree(_)) if tree != collection.tree => {}
+                // An index, or a partition, that was dropped meanwhile takes no space.
+                Err(EngineError::UnknownTree(_)) if !is_its_only(tree) => {}
                 Err(EngineError::UnknownTree(_)) => return Err(Error::NamespaceNotFound(namespace.clone())),
                 Err(error) => return Err(TxnError::from(error).into()),
             }

@@ -3,7 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `store.rs`, `collection.rs`, `latch.rs`, `namespace.rs`, `capped.rs` | [`Store`] and what it shows; capped collections |
-//! | `catalogue/` | the catalogue in memory and its rows; its changes: collections, views, time series, indexes; options of trees |
+//! | `partition.rs` | partitioned collections: the ranges, and reading across them |
+//! | `catalogue/` | the catalogue in memory and its rows; its changes: collections, partitions, views, time series, indexes; options of trees |
 //! | `index/` | index specifications and conflicts between them; the keys of a document in indexes of every kind; usage counters |
 //! | `read/` | records and entries: cursors, layout; collections as a snapshot has them |
 //! | `write/` | [`insert`], [`update`], [`delete`] |
@@ -31,6 +32,7 @@ mod latch;
 mod namespace;
 mod noting;
 mod open_transaction;
+mod partition;
 mod prepared;
 mod read;
 mod rebuild;
@@ -63,8 +65,9 @@ pub use index::wildcard::Wildcard;
 pub use index::{Direction, FieldKind, Index, KeyField};
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, RESHARDING_PREFIX, check_database_name};
 pub use open_transaction::OpenTransaction;
+pub use partition::{PARTITIONS_MAX, Partition, PartitionsDropped};
 pub use read::cursor::{IndexCursor, RecordCursor};
-pub use read::record::{count, data_size, id_key, record};
+pub use read::record::{count, counted, data_size, estimate, id_key, record};
 pub use sort::sorter::{Merge, Sorter};
 pub use sort::spool::{Spool, SpoolReader, SpoolWriter};
 pub use store::{Store, StoreOptions};

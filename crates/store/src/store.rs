@@ -273,7 +273,8 @@ impl Store {
         let mut all = catalogue.databases.values().flat_map(|database| database.collections.values());
         all.find_map(|collection| {
             let of_index = || collection.indexes.iter().find(|index| index.tree == tree).map(|index| &index.engine);
-            let engine = (collection.tree == tree).then_some(&collection.engine).or_else(of_index)?;
+            let engine =
+                collection.record_trees().any(|own| own == tree).then_some(&collection.engine).or_else(of_index)?;
             Some((collection.namespace.clone(), engine.clone()))
         })
     }

@@ -4,10 +4,14 @@
 //! no entry is without its document. A full check also goes the other way and names the entries that are wrong, and
 //! checks the bytes of every document.
 
+use std::collections::BTreeMap;
+
+use arbor_base::TreeId;
 use arbor_bson::{Doc, Limits, keystring};
 use arbor_lang::stop;
 use arbor_txn::{ReadView, View};
 
+use crate::collection::{bytes_counter, count_counter, unread_counter};
 use crate::read::entry;
 use crate::write::entry_of;
 use crate::write::unread::SizeFound;
@@ -29,7 +33,7 @@ pub struct Report {
     /// Findings that `problems` has no room for.
     pub further_problems: u64,
     /// The counted size, where it need not be that of the documents.
-    pub(crate) size: Option<SizeFound>,
+    pub(crate) sizes: Vec<SizeFound>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -106,6 +110,7 @@ impl Check<'_> {
     fn records(&mut self) -> Result<Vec<u64>> {
         let mut expected = vec![0; self.collection.indexes.len()];
         let mut cursor = RecordCursor::new(self.view, self.collection)?;
+        let mut counted = BTreeMap::new();
         let mut last: Option<Vec<u8>> = None;
         let mut valid = cursor.first()?;
         while valid {
@@ -117,10 +122,18 @@ impl Check<'_> {
                 self.report.found(format!("records out of order at {}", hex(id_key)));
             }
             last = Some(id_key.to_vec());
+            let tree = cursor.partition_tree().unwrap_or(self.collection.tree);
+            if tree != self.collection.tree_of(id_key) {
+                self.report.found(format!("the record at {} is in the partition of another range", hex(id_key)));
+            }
+            let (documents, bytes) = counted.entry(tree).or_default();
+            (*documents, *bytes) = (*documents + 1, *bytes + doc.as_bytes().len() as u64);
             self.record(id_key, doc, &mut expected)?;
             valid = cursor.next()?;
         }
-        self.counters()?;
+        for tree in self.collection.record_trees() {
+            self.counters(tree, counted.remove(&tree).unwrap_or_default())?;
+        }
         self.order()?;
         Ok(expected)
     }
@@ -134,17 +147,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn counters(&mut self) -> Result<()> {
-        let bytes = self.view.counter(self.collection.bytes_counter())?;
-        let updates = self.view.counter(self.collection.unread_counter())?;
+    fn counters(&mut self, tree: TreeId, (documents, bytes): (u64, u64)) -> Result<()> {
+        let counted_bytes = self.view.counter(bytes_counter(tree))?;
+        let updates = self.view.counter(unread_counter(tree))?;
         if updates > 0 {
-            let difference = self.report.data_bytes as i64 - bytes;
-            self.report.size = Some(SizeFound { tree: self.collection.tree, updates, difference });
+            self.report.sizes.push(SizeFound { tree, updates, difference: bytes as i64 - counted_bytes });
         }
-        let counted = [
-            ("documents", self.view.counter(self.collection.count_counter())?, self.report.records),
-            ("bytes", bytes, self.report.data_bytes),
-        ];
+        let counted =
+            [("documents", self.view.counter(count_counter(tree))?, documents), ("bytes", counted_bytes, bytes)];
         for (what, counter, found) in counted.into_iter().take(if updates > 0 { 1 } else { 2 }) {
             if counter != found as i64 {
                 self.report.found(format!("the counter of {what} is {counter}, but there are {found}"));

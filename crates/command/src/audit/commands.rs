@@ -91,13 +91,16 @@ impl Commands {
 /// Returns the event of a command; None: it is none.
 fn kind_of(command: &str) -> Option<&'static str> {
     const SAME: &[&str] = &[
+        "addPartition",
         "collMod",
         "convertToCapped",
+        "convertToPartitioned",
         "createRole",
         "createUser",
         "dropAllRolesFromDatabase",
         "dropAllUsersFromDatabase",
         "dropDatabase",
+        "dropPartition",
         "dropRole",
         "dropUser",
         "grantPrivilegesToRole",
@@ -144,7 +147,12 @@ fn param(command: &str, request: &Incoming<'_>) -> DocBuf {
     };
     match command {
         "create" => with_fields(DocBuf::new().with("ns", &namespace_of(request)), &["viewOn", "pipeline", "capped"]),
-        "drop" | "convertToCapped" | "reIndex" => DocBuf::new().with("ns", &namespace_of(request)),
+        "drop" | "convertToCapped" | "convertToPartitioned" | "reIndex" => {
+            DocBuf::new().with("ns", &namespace_of(request))
+        }
+        "addPartition" | "dropPartition" => {
+            with_fields(DocBuf::new().with("ns", &namespace_of(request)), &["id", "max", "newMax", "info"])
+        }
         "dropDatabase" => DocBuf::new().with("ns", db),
         "dropIndexes" | "deleteIndexes" => {
             let mut doc = DocBuf::new().with("ns", &namespace_of(request));

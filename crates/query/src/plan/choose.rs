@@ -290,16 +290,20 @@ impl Planner<'_> {
     /// Estimates the index keys inside the bounds from the engine's range statistics.
     fn keys(&self, candidate: &Candidate) -> Result<f64> {
         let (shape, bounds) = (&candidate.shape, &candidate.bounds);
-        let tree = match shape.source {
-            IndexSource::Records | IndexSource::Natural => self.collection.tree,
+        let index = match shape.source {
+            IndexSource::Records | IndexSource::Natural => None,
             IndexSource::Secondary(at) => match self.collection.indexes.get(at) {
-                Some(index) => index.tree,
+                Some(index) => Some(index.tree),
                 None => return Ok(f64::MAX),
             },
         };
         let mut keys = 1.0;
         for span in bounds.keys(shape).hulls(ESTIMATES_MAX) {
-            keys += self.view.estimate(tree, &span.low, span.high.as_deref())?.keys as f64;
+            let (low, high) = (&span.low, span.high.as_deref());
+            keys += match index {
+                Some(tree) => self.view.estimate(tree, low, high)?.keys,
+                None => arbor_store::estimate(self.view, self.collection, low, high)?.keys,
+            } as f64;
         }
         Ok(keys)
     }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
+use crate::collection::{bytes_counter, count_counter};
 use crate::noting::commands as noting;
 use crate::{Collection, Error, Namespace, RecordCursor, Result, Store, capped};
 
@@ -22,6 +23,7 @@ impl Store {
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
         self.switches.refuse(&old, "convert")?;
         self.builds.refuse(&old)?;
+        old.refuse_partitioned("become a capped one")?;
         let _changing = self.lock_changes();
         let others = old.options.as_doc().iter().filter(|(name, _)| !matches!(*name, "capped" | "size" | "max"));
         let options = others.collect::<DocBuf>().with("capped", true).with("size", bytes_max);
@@ -38,8 +40,8 @@ impl Store {
         let (gone, stay) = records.split_at(records.len() - kept);
         let bytes: u64 = gone.iter().map(|(_, bytes)| bytes).sum();
         gone.iter().for_each(|(id_key, _)| txn.delete(new.tree, id_key.as_slice()));
-        txn.add_counter(new.count_counter(), -(gone.len() as i64));
-        txn.add_counter(new.bytes_counter(), -(bytes as i64));
+        txn.add_counter(count_counter(new.tree), -(gone.len() as i64));
+        txn.add_counter(bytes_counter(new.tree), -(bytes as i64));
         capped::place_all(&mut txn, order, stay.iter().map(|(id_key, _)| id_key.as_slice()));
         for index in &old.indexes {
             txn.drop_tree(index.tree);

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arbor_base::TreeId;
 use arbor_bson::{DocBuf, compare_docs};
 use arbor_txn::Transaction;
 use uuid::Uuid;
 
 use crate::catalogue::change_indexes::INDEXES_MAX;
 use crate::catalogue::{self, CATALOGUE};
+use crate::collection::{bytes_counter, count_counter, unread_counter};
 use crate::noting::commands as noting;
 use crate::read::record::count;
-use crate::{Collection, Error, Namespace, Result, Store, capped, check_database_name};
+use crate::{Collection, Error, Namespace, Partition, Result, Store, capped, check_database_name, partition};
 
 /// Reasons for which index builds end.
 pub(crate) const COLLECTION_DROPPED: &str = "collection dropped";
@@ -62,14 +64,18 @@ impl Store {
         options: &DocBuf,
     ) -> Result<Collection> {
         let new = self.options.trees.of_collection(options.as_doc())?;
+        let order = capped::is_capped(options.as_doc()).then(|| txn.create_tree(new.options.clone()));
+        let tree = txn.create_tree(new.options);
+        let is_partitioned = partition::is_partitioned(options.as_doc());
         let collection = Collection {
             uuid: Uuid::new_v4(),
             namespace: namespace.clone(),
             options: options.clone(),
             collation: catalogue::collation_in(options.as_doc())?,
             engine: new.engine.into(),
-            order: capped::is_capped(options.as_doc()).then(|| txn.create_tree(new.options.clone())),
-            tree: txn.create_tree(new.options),
+            order,
+            tree,
+            partitions: is_partitioned.then(|| Arc::new(Partition::first(tree))).into_iter().collect(),
             indexes: Vec::new(),
             latch: Default::default(),
             arrivals: Arc::default(),
@@ -245,10 +251,15 @@ fn remove_collection(txn: &mut Transaction, collection: &Collection) {
         txn.drop_tree(index.tree);
         txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
     }
-    txn.drop_tree(collection.tree);
+    collection.record_trees().for_each(|tree| drop_records(txn, tree));
     collection.order.into_iter().for_each(|order| txn.drop_tree(order));
-    txn.drop_counter(collection.count_counter());
-    txn.drop_counter(collection.bytes_counter());
-    txn.drop_counter(collection.unread_counter());
     txn.delete(CATALOGUE, catalogue::collection_key(&collection.namespace));
+}
+
+/// Drops a tree of records with its counters.
+pub(crate) fn drop_records(txn: &mut Transaction, tree: TreeId) {
+    txn.drop_tree(tree);
+    txn.drop_counter(count_counter(tree));
+    txn.drop_counter(bytes_counter(tree));
+    txn.drop_counter(unread_counter(tree));
 }

@@ -224,6 +224,7 @@ pub(crate) fn select_new<'b>(
             }
         }
         let index = spec.clone().into_index(collection.tree, collection.engine.clone(), Multikey::default());
+        collection.refuse_partitioned("have secondary indexes")?;
         known.push(Arc::new(index));
         new.push(spec.clone());
         if known.len() + 1 > INDEXES_MAX {

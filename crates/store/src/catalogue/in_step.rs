@@ -120,8 +120,8 @@ impl Store {
         let Some(watched) = self.watched.get() else { return };
         let trees: BTreeSet<TreeId> = ops.filter_map(Op::tree_with_rows).collect();
         let is_changed = |name: &&Namespace| {
-            let tree = self.collection(name).map(|collection| collection.tree);
-            changed.contains(*name) || tree.is_some_and(|tree| trees.contains(&tree))
+            let own = self.collection(name);
+            changed.contains(*name) || own.is_some_and(|own| own.record_trees().any(|tree| trees.contains(&tree)))
         };
         watched.names.iter().filter(is_changed).for_each(|name| (watched.changed)(name));
     }
@@ -203,8 +203,8 @@ impl Store {
 fn described(catalogue: &Catalogue) -> Vec<String> {
     let of_collection = |own: &Arc<Collection>| {
         let indexes: Vec<_> = own.indexes.iter().map(|index| (index.tree, &index.engine, &index.spec.doc)).collect();
-        let Collection { namespace, uuid, engine, tree, order, options, .. } = &**own;
-        format!("{namespace} {uuid} {engine} {tree:?} {order:?} {options:?} {indexes:?}")
+        let Collection { namespace, uuid, engine, tree, order, options, partitions, .. } = &**own;
+        format!("{namespace} {uuid} {engine} {tree:?} {order:?} {options:?} {indexes:?} {partitions:?}")
     };
     let views = catalogue.databases.values().flat_map(|database| database.views.values());
     collections(catalogue).map(of_collection).chain(views.map(|view| format!("{view:?}"))).collect()

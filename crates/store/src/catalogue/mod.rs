@@ -3,7 +3,8 @@
 //! | key | value |
 //! |---|---|
 //! | `c` + namespace | document `{uuid, engine, tree, order, options, indexes: [{engine, tree, spec}]}`; `indexes` holds ready ones only,
-//! | | `order` is there for capped collections |
+//! | | `order` is there for capped collections; in the place of `tree` a partitioned one has |
+//! | | `partitions: [{id, tree, created, info, max, key}]`, so that releases that know of none refuse it |
 //! | `v` + namespace | a view: document `{viewOn, pipeline}`, see [`ViewDefinition`] |
 //! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
@@ -18,6 +19,7 @@ pub(crate) mod change_capped;
 pub(crate) mod change_collections;
 pub(crate) mod change_index;
 pub(crate) mod change_indexes;
+pub(crate) mod change_partitions;
 pub(crate) mod change_time_series;
 pub(crate) mod change_views;
 pub(crate) mod in_step;
@@ -36,7 +38,7 @@ use uuid::Uuid;
 use crate::capped::is_capped;
 use crate::index::Multikey;
 use crate::index::spec::IndexSpec;
-use crate::{Collection, Error, Index, Namespace, Result, UnfinishedBuild, ViewDefinition};
+use crate::{Collection, Error, Index, Namespace, Partition, Result, UnfinishedBuild, ViewDefinition};
 
 pub(crate) const CATALOGUE: TreeId = TreeId(2);
 
@@ -75,6 +77,7 @@ impl Database {
             let indexes: BTreeSet<&str> = own.indexes.iter().map(|index| index.name.as_str()).collect();
             assert!(indexes.len() == own.indexes.len(), "two indexes of {namespace} have one name");
             assert!(!indexes.contains("_id_"), "the index on _id of {namespace} is the records themselves");
+            own.validate_partitions();
             assert!(own.order.is_some() == is_capped(own.options.as_doc()), "{namespace} has an order if it is capped");
         }
         for (name, view) in &self.views {
@@ -198,8 +201,12 @@ pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
     };
     let indexes: Vec<DocBuf> = collection.indexes.iter().map(index).collect();
     let indexes: arbor_bson::ArrayBuf = indexes.iter().collect();
-    let mut doc =
-        DocBuf::new().with("uuid", uuid).with("engine", &*collection.engine).with("tree", collection.tree.0 as i64);
+    let mut doc = DocBuf::new().with("uuid", uuid).with("engine", &*collection.engine);
+    let partitions: Vec<DocBuf> = collection.partitions.iter().map(|own| own.encode()).collect();
+    match partitions.is_empty() {
+        true => doc.append("tree", collection.tree.0 as i64),
+        false => doc.append("partitions", &partitions.iter().collect::<arbor_bson::ArrayBuf>()),
+    };
     if let Some(order) = collection.order {
         doc.append("order", order.0 as i64);
     }
@@ -271,7 +278,15 @@ pub(crate) fn decode_collection(
         }
     }
     let collation = collation_in(options.as_doc()).map_err(|error| corrupt(&place, error.to_string()))?;
-    let (engine, tree) = (engine_in(doc, home), tree_in(doc, &place)?);
+    let engine = engine_in(doc, home);
+    let partitions = match doc.get("partitions") {
+        Some(ValueRef::Array(list)) => Partition::decode_all(list).map_err(|reason| corrupt(&place, reason))?,
+        _ => Arc::default(),
+    };
+    let tree = match partitions.last() {
+        Some(last) => last.tree,
+        None => tree_in(doc, &place)?,
+    };
     let order = match doc.get("order") {
         Some(ValueRef::Int64(order)) => Some(TreeId(order as u64)),
         _ => None,
@@ -285,6 +300,7 @@ pub(crate) fn decode_collection(
         collation,
         engine,
         tree,
+        partitions,
         order,
         indexes,
         latch,

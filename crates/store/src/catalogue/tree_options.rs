@@ -55,6 +55,10 @@ impl TreeDefaults {
     }
 
     /// Requires the options and the engine of the collection.
+    pub(crate) fn of_partition(&self, options: Doc<'_>, engine: &str) -> Result<NewTree> {
+        self.tree(options, self.named(options)?, engine, |engine| &engine.collections)
+    }
+
     pub(crate) fn of_index(&self, spec: Doc<'_>, options: Doc<'_>, engine: &str) -> Result<NewTree> {
         let named = match self.named(spec)? {
             None => match options.get("indexOptionDefaults") {

@@ -175,6 +175,12 @@ pub(crate) fn converted_to_capped(txn: &mut Transaction, old: &Collection, bytes
     note_of(txn, old, &command("convertToCapped", old).with("size", bytes_max), None);
 }
 
+/// Notes that a collection has partitions now, or others.
+pub(crate) fn partitions_changed(txn: &mut Transaction, collection: &Collection, says: &DocBuf, records: Option<u64>) {
+    let before = records.map(|records| DocBuf::new().with("numRecords", records as i64));
+    note_of(txn, collection, says, before.as_ref());
+}
+
 // ---- views
 
 fn describe_views(txn: &mut Transaction, db: &str) {

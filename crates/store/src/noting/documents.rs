@@ -1,6 +1,6 @@
 //! Changes of documents.
 
-use arbor_base::paranoid;
+use arbor_base::{TreeId, paranoid};
 use arbor_bson::{Doc, DocBuf};
 use arbor_oplog::{Change, Kind, Place, delta, document_key};
 use arbor_txn::Transaction;
@@ -9,8 +9,8 @@ use super::is_noted;
 use crate::Collection;
 use crate::write::UpdateKind;
 
-fn describe(txn: &mut Transaction, collection: &Collection) {
-    txn.describe(collection.tree, || {
+fn describe(txn: &mut Transaction, collection: &Collection, tree: TreeId) {
+    txn.describe(tree, || {
         let shard_key = collection.shard_key.load();
         let shard_key = shard_key.as_deref().map(DocBuf::as_doc);
         Place { namespace: collection.namespace.as_str(), uuid: Some(collection.uuid), shard_key }.encode()
@@ -25,19 +25,20 @@ pub(crate) fn put(
     doc: Doc<'_>,
     about: impl FnOnce(Option<i32>) -> Vec<u8>,
 ) {
+    let tree = collection.tree_of(id_key);
     if is_noted(txn, &collection.namespace) {
-        describe(txn, collection);
+        describe(txn, collection, tree);
         let about = about(txn.statement());
-        txn.put_noted(collection.tree, id_key, doc.as_bytes(), about);
+        txn.put_noted(tree, id_key, doc.as_bytes(), about);
     } else {
-        txn.put(collection.tree, id_key, doc.as_bytes());
+        txn.put(tree, id_key, doc.as_bytes());
     }
 }
 
 /// Notes a change of a document whose row is written otherwise.
-pub(crate) fn note(txn: &mut Transaction, collection: &Collection, change: Change<'_>) {
-    describe(txn, collection);
-    txn.note(collection.tree, change.encode());
+pub(crate) fn note(txn: &mut Transaction, collection: &Collection, tree: TreeId, change: Change<'_>) {
+    describe(txn, collection, tree);
+    txn.note(tree, change.encode());
 }
 
 /// Encodes an update as MongoDB does: one by operators as the paths that they wrote, one by a pipeline as a delta where
@@ -74,13 +75,14 @@ pub(crate) enum Emit {
 
 /// Deletes a record, with a note if `emit` asks for one.
 pub(crate) fn delete(txn: &mut Transaction, collection: &Collection, id_key: Vec<u8>, old: Doc<'_>, emit: Emit) {
-    txn.delete(collection.tree, id_key);
+    let tree = collection.tree_of(&id_key);
+    txn.delete(tree, id_key);
     if emit == Emit::Event && is_noted(txn, &collection.namespace) {
-        describe(txn, collection);
+        describe(txn, collection, tree);
         let shard_key = collection.shard_key.load();
         let key = document_key(shard_key.as_deref().map(DocBuf::as_doc), old);
         let before = Some(old).filter(|_| collection.keeps_pre_images());
         let change = Change { kind: Kind::Delete(key.as_doc()), statement: txn.statement(), before };
-        txn.note(collection.tree, change.encode());
+        txn.note(tree, change.encode());
     }
 }

@@ -1,8 +1,10 @@
 //! Ordered reading of records and index entries over any view.
 
+use arbor_base::TreeId;
 use arbor_bson::Doc;
 use arbor_txn::{Cursor, View};
 
+use crate::partition::Rows;
 use crate::read::entry::{self, Cuts};
 use crate::{Collection, Index, Result};
 
@@ -40,18 +42,23 @@ macro_rules! movement {
 
 /// Records in `_id` order. Every move returns true if the cursor is at a record afterwards.
 pub struct RecordCursor<'v> {
-    cursor: Box<dyn Cursor + 'v>,
+    cursor: Rows<'v>,
 }
 
 impl<'v> RecordCursor<'v> {
     pub fn new(view: &'v (impl View + ?Sized), collection: &Collection) -> Result<RecordCursor<'v>> {
-        Ok(RecordCursor { cursor: view.cursor(collection.tree)? })
+        Ok(RecordCursor { cursor: Rows::of(view, collection)? })
     }
 
     movement!();
 
     fn moved(&mut self, valid: bool) -> Result<bool> {
         Ok(valid)
+    }
+
+    /// The tree of the record, if it is one of several.
+    pub(crate) fn partition_tree(&self) -> Option<TreeId> {
+        self.cursor.partition_tree()
     }
 
     pub fn id_key(&self) -> &[u8] {

@@ -30,6 +30,7 @@ use self::copy::Copy;
 pub(crate) use self::registry::{Registered, Switches};
 use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
+use crate::collection::{bytes_counter, count_counter, unread_counter};
 use crate::follow::{CatchUp, LastStep, Phase, Throttle, Watch, publish};
 use crate::{Collection, Error, Index, Namespace, Result, Store};
 
@@ -76,7 +77,7 @@ impl Store {
         let own = trees.of_collection(options.as_doc())?;
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
-        txn.set_tree_options(collection.tree, own.options);
+        collection.record_trees().for_each(|tree| txn.set_tree_options(tree, own.options.clone()));
         let changed = Collection { options, ..collection.copy() };
         put_collection(&mut txn, &changed);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
@@ -89,6 +90,7 @@ impl Store {
     pub fn switch_engine(&self, name: &Namespace, storage_engine: &DocBuf, watch: &dyn Watch) -> Result<Switched> {
         let (collection, guard) = self.hold_exclusive_watched(name, watch)?;
         self.builds.refuse(&collection)?;
+        collection.refuse_partitioned("move to another engine")?;
         let registered = self.switches.register(&collection)?;
         let new = self.create_trees(&collection, storage_engine)?;
         drop(guard);
@@ -211,11 +213,11 @@ impl Switch<'_> {
         assert!(now.trees().eq(self.old.trees()), "indexes neither come nor go while a collection is switched");
         let _changing = self.store.lock_changes();
         let (documents, bytes) = (crate::count(&view, &self.old)?, crate::data_size(&view, &self.old)?);
-        txn.add_counter(self.new.count_counter(), documents as i64);
-        txn.add_counter(self.new.bytes_counter(), bytes as i64);
-        txn.drop_counter(self.old.count_counter());
-        txn.drop_counter(self.old.bytes_counter());
-        txn.drop_counter(self.old.unread_counter());
+        txn.add_counter(count_counter(self.new.tree), documents as i64);
+        txn.add_counter(bytes_counter(self.new.tree), bytes as i64);
+        txn.drop_counter(count_counter(self.old.tree));
+        txn.drop_counter(bytes_counter(self.old.tree));
+        txn.drop_counter(unread_counter(self.old.tree));
         for (old, new) in self.trees() {
             txn.drop_tree(old);
             txn.delete(CATALOGUE, catalogue::build_key(new));

@@ -15,6 +15,7 @@ use arbor_oplog::{Change, Kind};
 use arbor_txn::{Transaction, View};
 
 use crate::catalogue::{self, CATALOGUE};
+use crate::collection::{bytes_counter, count_counter};
 use crate::noting::Emit;
 use crate::read::entry::{self, Parts};
 use crate::{Collection, Error, Index, IndexCursor, IndexSpec, Result, capped, noting};
@@ -25,10 +26,11 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
     let id_key = collection.id_key(id);
     stop::ended()?;
     capped::check_fits(collection, doc)?;
-    if txn.get(collection.tree, &id_key)?.is_some() {
+    let tree = collection.tree_of(&id_key);
+    if txn.get(tree, &id_key)?.is_some() {
         return Err(duplicate_id(collection, id));
     }
-    txn.claim(collection.tree, &id_key)?;
+    txn.claim(tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
         let keys = index.keys_of(doc)?;
@@ -48,8 +50,8 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
     }
     let about = |statement| Change { statement, ..Change::of(Kind::Insert) }.encode();
     noting::put(txn, collection, id_key.as_slice(), doc, about);
-    txn.add_counter(collection.count_counter(), 1);
-    txn.add_counter(collection.bytes_counter(), doc.as_bytes().len() as i64);
+    txn.add_counter(count_counter(tree), 1);
+    txn.add_counter(bytes_counter(tree), doc.as_bytes().len() as i64);
     capped::inserted(txn, collection, &id_key)
 }
 
@@ -76,8 +78,9 @@ pub fn update(
     let id_key = collection.id_key(checked_id(new)?);
     debug_assert!(old.get("_id").is_some_and(|id| collection.id_key(id) == id_key), "an update keeps the _id");
     stop::ended()?;
-    paranoid!(!matches!(txn.get(collection.tree, &id_key), Ok(None)), "what is updated is there");
-    txn.claim(collection.tree, &id_key)?;
+    let tree = collection.tree_of(&id_key);
+    paranoid!(!matches!(txn.get(tree, &id_key), Ok(None)), "what is updated is there");
+    txn.claim(tree, &id_key)?;
     let mut changes = Vec::new();
     for index in &collection.indexes {
         if index.same_fields(old, new) {
@@ -107,7 +110,7 @@ pub fn update(
     noting::put(txn, collection, &id_key, new, about);
     let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
     if growth != 0 {
-        txn.add_counter(collection.bytes_counter(), growth);
+        txn.add_counter(bytes_counter(tree), growth);
     }
     Ok(())
 }
@@ -126,8 +129,9 @@ pub fn delete_unseen(txn: &mut Transaction, collection: &Collection, old: Doc<'_
 pub(crate) fn delete_with(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, emit: Emit) -> Result<()> {
     let id_key = collection.id_key(checked_id(old)?);
     stop::ended()?;
-    paranoid!(!matches!(txn.get(collection.tree, &id_key), Ok(None)), "what is deleted is there");
-    txn.claim(collection.tree, &id_key)?;
+    let tree = collection.tree_of(&id_key);
+    paranoid!(!matches!(txn.get(tree, &id_key), Ok(None)), "what is deleted is there");
+    txn.claim(tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
         changes.push((&**index, index.keys_of(old)?));
@@ -139,8 +143,8 @@ pub(crate) fn delete_with(txn: &mut Transaction, collection: &Collection, old: D
     }
     capped::deleted(txn, collection, &id_key)?;
     noting::delete(txn, collection, id_key, old, emit);
-    txn.add_counter(collection.count_counter(), -1);
-    txn.add_counter(collection.bytes_counter(), -(old.as_bytes().len() as i64));
+    txn.add_counter(count_counter(tree), -1);
+    txn.add_counter(bytes_counter(tree), -(old.as_bytes().len() as i64));
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use arbor_lang::{Context, stop};
 use arbor_oplog::{Change, Kind};
 use arbor_txn::{Durability, Transaction};
 
+use crate::collection::{bytes_counter, unread_counter};
 use crate::{Collection, Index, Namespace, Report, Result, Store, noting};
 
 const VERSION: u8 = 1;
@@ -78,19 +79,20 @@ pub fn update_unread(
         return Ok(false);
     }
     let id_key = collection.id_key(id);
-    txn.claim(collection.tree, &id_key)?;
+    let tree = collection.tree_of(&id_key);
+    txn.claim(tree, &id_key)?;
     let mut message = Vec::with_capacity(1 + operators.as_bytes().len());
     message.push(VERSION);
     message.extend_from_slice(operators.as_bytes());
-    if !txn.update(collection.tree, &*id_key, message) {
+    if !txn.update(tree, &*id_key, message) {
         return Ok(false);
     }
     if let Some(delta) = delta.filter(|_| is_noted) {
         let key = DocBuf::new().with("_id", id);
         let kind = Kind::UnreadUpdate { key: key.as_doc(), delta: delta.as_doc() };
-        noting::note(txn, collection, Change { statement: txn.statement(), ..Change::of(kind) });
+        noting::note(txn, collection, tree, Change { statement: txn.statement(), ..Change::of(kind) });
     }
-    txn.add_counter(collection.unread_counter(), 1);
+    txn.add_counter(unread_counter(tree), 1);
     Ok(true)
 }
 
@@ -125,7 +127,7 @@ impl Index {
     }
 }
 
-/// A finding of [`Store::validate`] about the size of a collection with unread updates.
+/// A finding of [`Store::validate`] about the size of a tree of records with unread updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeFound {
     pub tree: TreeId,
@@ -139,11 +141,18 @@ impl Store {
     /// Corrects the counted size of a collection's documents, of which unread updates have changed what is not known, by what
     /// [`Store::validate`] has found. Returns true if the collection had any.
     pub fn correct_size(&self, namespace: &Namespace, report: &Report) -> Result<bool> {
-        let Some(SizeFound { tree, updates, difference }) = report.size else { return Ok(false) };
-        let Some(held) = self.hold(namespace).filter(|held| held.tree == tree) else { return Ok(false) };
+        let Some(held) = self.hold(namespace).filter(|_| !report.sizes.is_empty()) else { return Ok(false) };
         let mut txn = self.transactions.begin()?;
-        txn.add_counter(held.bytes_counter(), difference);
-        txn.add_counter(held.unread_counter(), -updates);
+        // one of another tree was found before the collection moved, or its partition was dropped
+        let is_own = |found: &&SizeFound| held.record_trees().any(|tree| tree == found.tree);
+        let own: Vec<&SizeFound> = report.sizes.iter().filter(is_own).collect();
+        if own.is_empty() {
+            return Ok(false);
+        }
+        for SizeFound { tree, updates, difference } in own.into_iter().copied() {
+            txn.add_counter(bytes_counter(tree), difference);
+            txn.add_counter(unread_counter(tree), -updates);
+        }
         txn.commit(Durability::Applied)?;
         Ok(true)
     }

@@ -7,7 +7,7 @@ use arbor_disk::FaultyDisk;
 use arbor_engine::model::ModelEngine;
 use arbor_lang::Collation;
 use arbor_log::{Log, LogOptions};
-use arbor_store::{Collection, IndexSelection, Namespace, Store, StoreOptions, ViewDefinition};
+use arbor_store::{Collection, IndexSelection, Namespace, PartitionsDropped, Store, StoreOptions, ViewDefinition};
 use arbor_txn::{Opening, Options, Transactions, View, trees_of};
 
 use crate::support::{Rig, rig};
@@ -67,8 +67,8 @@ fn described(collection: &Collection) -> String {
         format!("{} {:?} {:?} {flags:?}", index.tree, index.engine, index.spec.doc)
     };
     let indexes: Vec<String> = collection.indexes.iter().map(index).collect();
-    let Collection { uuid, namespace, tree, order, options, engine, .. } = collection;
-    format!("{} {uuid} {engine} {tree} {order:?} {options:?} {indexes:?}", namespace.as_str())
+    let Collection { uuid, namespace, tree, order, options, engine, partitions, .. } = collection;
+    format!("{} {uuid} {engine} {tree} {order:?} {options:?} {indexes:?} {partitions:?}", namespace.as_str())
 }
 
 fn catalogue(store: &Store) -> Vec<String> {
@@ -124,6 +124,23 @@ fn a_follower_has_the_catalogue_of_its_leader_after_each_step() {
     rig.store.drop_collection(&renamed).unwrap();
     check(&rig, &follower);
     assert!(follower.store.collection(&renamed).is_none());
+}
+
+#[test]
+fn partitions_follow() {
+    let (rig, follower) = (rig(), Follower::new());
+    rig.store.create_collection(&rig.ns, &DocBuf::new().with("partitioned", true)).unwrap();
+    for part in 0..3 {
+        rig.insert(&doc(part)).unwrap();
+        rig.store.add_partition(&rig.ns, None, Some(doc(part).as_doc())).unwrap();
+        check(&rig, &follower);
+    }
+    rig.store.drop_partitions(&rig.ns, PartitionsDropped::Id(1)).unwrap();
+    check(&rig, &follower);
+    let now = follower.store.collection(&rig.ns).unwrap();
+    let view = follower.transactions.read().unwrap();
+    assert_eq!((now.partitions.len(), arbor_store::count(&view, &now).unwrap()), (3, 2));
+    assert!(follower.store.validate(&rig.ns, true).unwrap().is_valid());
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod index_builds_alongside_writers;
 mod index_maintenance;
 mod on_lmdb;
 mod open_transactions;
+mod partitions;
 mod support;
 mod switch;
 mod validate;

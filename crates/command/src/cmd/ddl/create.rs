@@ -5,6 +5,7 @@ use arbor_lang::{Code, Collation};
 use arbor_store::{Created, Namespace, ViewDefinition};
 
 use crate::call::Call;
+use crate::cmd::ddl::partitions;
 use crate::cmd::shared::capped::{self, Capped};
 use crate::cmd::shared::cursor_reply::collation;
 use crate::cmd::shared::validation::Validation;
@@ -21,6 +22,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let (mut options, mut validation) = (DocBuf::new(), Validation::default());
     let mut capped = Capped::default();
+    let mut partitioned = false;
     let (mut clustered_index, mut id_index, mut encrypted) = (None, None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -33,6 +35,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
                 refuse_in_transaction(call, "time-series collection", &namespace)?;
                 return time_series::create(call, &namespace, field.document(value)?);
             }
+            "partitioned" => partitioned = field.bool(value)?,
             "clusteredIndex" => clustered_index = Some((field, value)),
             "pipeline" => {
                 let text = "'pipeline' requires 'viewOn' to also be specified";
@@ -81,6 +84,14 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
     if let Some(spec) = id_index {
         id_index::check(spec, options.get("collation"))?;
+    }
+    if partitioned {
+        partitions::refuse_unfit(call, &namespace)?;
+        if capped.capped || options.get("clusteredIndex").is_some() {
+            let text = "A partitioned collection can be neither capped nor have a clusteredIndex";
+            return Err(Error::new(Code::INVALID_OPTIONS, text));
+        }
+        options.append("partitioned", true);
     }
     check_together(call, &options)?;
     capped.append_to(&mut options)?;
@@ -172,6 +183,7 @@ fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
             | "flags"
             | "autoIndexId"
             | "temp"
+            | "partitioned"
             | "idIndex" => {
                 let text = format!("option not supported on a view: {name}");
                 return Err(Error::new(Code::INVALID_OPTIONS, text));

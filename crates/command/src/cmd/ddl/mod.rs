@@ -11,6 +11,7 @@ pub(crate) mod drop_indexes;
 pub(crate) mod list_collections;
 pub(crate) mod list_databases;
 pub(crate) mod list_indexes;
+pub(crate) mod partitions;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
 pub(crate) mod search_indexes;

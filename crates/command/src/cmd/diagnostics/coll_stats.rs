@@ -55,11 +55,21 @@ pub(crate) struct Statistics {
     pub data_bytes: u64,
     /// Documents of ranges that the shard does not own.
     pub orphans: u64,
+    /// All of its trees of records.
     pub disk: TreeStats,
+    /// Each partition of a partitioned collection.
+    pub partitions: Vec<PartitionStatistics>,
     /// Each secondary index.
     pub indexes: Vec<IndexStatistics>,
     /// Names of those that are being built.
     pub unfinished: Vec<String>,
+}
+
+pub(crate) struct PartitionStatistics {
+    pub id: i64,
+    pub documents: u64,
+    pub data_bytes: u64,
+    pub disk: TreeStats,
 }
 
 pub(crate) struct IndexStatistics {
@@ -89,10 +99,23 @@ impl Statistics {
             documents: arbor_store::count(&view, collection)?,
             data_bytes: arbor_store::data_size(&view, collection)?,
             orphans: 0,
-            disk: tree(call, collection.tree)?,
+            disk: TreeStats::default(),
+            partitions: Vec::new(),
             indexes: Vec::new(),
             unfinished: Vec::new(),
         };
+        for own in collection.record_trees() {
+            let (own, all) = (tree(call, own)?, &mut statistics.disk);
+            all.keys += own.keys;
+            all.data_bytes += own.data_bytes;
+            all.disk_bytes += own.disk_bytes;
+            all.free_bytes += own.free_bytes;
+        }
+        for own in collection.partitions.iter() {
+            let (documents, data_bytes) = arbor_store::counted(&view, own.tree)?;
+            let disk = tree(call, own.tree)?;
+            statistics.partitions.push(PartitionStatistics { id: own.id, documents, data_bytes, disk });
+        }
         for build in call.database().store.index_builds(collection) {
             let names = build.specs.iter().filter_map(|spec| match spec.get("name") {
                 Some(ValueRef::String(name)) => Some(name.to_owned()),
@@ -154,6 +177,15 @@ pub(crate) fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: b
     doc.append("capped", statistics.capped.is_some());
     if let Some(bounds) = statistics.capped {
         doc.append("max", fitting(bounds.docs_max.unwrap_or(0))).append("maxSize", scaled(bounds.bytes_max));
+    }
+    if !statistics.partitions.is_empty() {
+        let partition = |own: &PartitionStatistics| {
+            let doc = DocBuf::new().with("_id", own.id).with("count", fitting(own.documents));
+            let doc = doc.with("size", scaled(own.data_bytes)).with("storageSize", scaled(own.disk.disk_bytes));
+            doc.with("freeStorageSize", scaled(own.disk.free_bytes))
+        };
+        let partitions: Vec<DocBuf> = statistics.partitions.iter().map(partition).collect();
+        doc.append("partitioned", true).append("partitions", &partitions.iter().collect::<ArrayBuf>());
     }
     if statistics.clustered {
         doc.append("clustered", true);

@@ -3,7 +3,6 @@
 //! Ranges that are on their way or wait for their deletion are not the shard's own (`moves`): they are counted by walking an index and
 //! taken off the exact size of the collection. The sizes of chunks are estimates of the engine, scaled to that size.
 
-use arbor_base::TreeId;
 use arbor_bson::{ArrayBuf, Doc, ValueRef};
 use arbor_lang::{shard_key_of, shard_key_values};
 use arbor_store::{Collection, IndexCursor, Namespace, RecordCursor, count, data_size, record};
@@ -57,11 +56,10 @@ pub(crate) fn range_sizes(call: &mut Call<'_>) -> Result<()> {
     let mut owned = Owned::default();
     if let Some((collection, view)) = call.server.database.store.snapshot(&Namespace::parse(name)?)? {
         owned = call.server.owned(&view, &collection, name)?;
-        let tree = tree_of(&collection, key)?;
         for (estimate, pair) in estimates.iter_mut().zip(bounds.chunks_exact(2)) {
             call.interrupt.check()?;
             if let [low, high] = pair {
-                *estimate = view.estimate(tree, low, Some(high))?.keys;
+                *estimate = self::estimate(&view, &collection, key, low, high)?;
             }
         }
     }
@@ -136,10 +134,17 @@ impl Commands {
     }
 }
 
-fn tree_of(collection: &Collection, key: Doc<'_>) -> Result<TreeId> {
+/// Rough number of keys of a range.
+fn estimate(
+    view: &(impl View + ?Sized),
+    collection: &Collection,
+    key: Doc<'_>,
+    low: &[u8],
+    high: &[u8],
+) -> Result<u64> {
     Ok(match order_of(collection, key)? {
-        Order::Records | Order::Insertion => collection.tree,
-        Order::Index(index) => index.tree,
+        Order::Records | Order::Insertion => arbor_store::estimate(view, collection, low, Some(high))?.keys,
+        Order::Index(index) => view.estimate(index.tree, low, Some(high))?.keys,
     })
 }
 
@@ -155,7 +160,7 @@ fn count_range(
     while walk.key().is_some_and(|own| own < high) {
         passed += 1;
         if passed == COUNTED_MAX {
-            return Ok(view.estimate(tree_of(collection, key)?, low, Some(high))?.keys.max(passed));
+            return Ok(estimate(view, collection, key, low, high)?.max(passed));
         }
         walk.next()?;
     }
