@@ -15,6 +15,7 @@ sys.path[:0] = [str(TESTING / "histories"), str(TESTING / "spec")]
 
 import run  # noqa: E402
 import same_answers  # noqa: E402
+import same_series  # noqa: E402
 import session  # noqa: E402
 
 FLAGS = ("--setParameter", "enableTestCommands=1")
@@ -43,6 +44,11 @@ def cluster(tmp_path_factory):
 @pytest.mark.parametrize("seed", [int(os.environ["ARBOR_SEED"])] if "ARBOR_SEED" in os.environ else range(1, 8))
 def test_a_random_history(cluster, server, seed):
     same_answers.history(cluster, server, seed, 120)
+
+
+@pytest.mark.parametrize("seed", [int(os.environ["ARBOR_SEED"])] if "ARBOR_SEED" in os.environ else range(1, 7))
+def test_a_random_history_of_a_time_series(cluster, server, seed):
+    same_series.history(cluster, server, seed, 120)
 
 
 class Sharded(session.Session):

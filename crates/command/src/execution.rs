@@ -232,19 +232,26 @@ impl Commands {
         };
         let shown = shown.and_then(|()| self.check_no_view(request));
         let owned = placed.and_then(|placed| placed.owned_at(position));
-        let narrowed = owned.as_ref().and_then(|owned| self.only_owned(request, owned));
+        let series = placed.and_then(|_| moves::of_time_series(request));
+        let narrowed = match &series {
+            Some(_) => None,
+            None => owned.as_ref().and_then(|owned| self.only_owned(request, owned)),
+        };
         let narrowed = narrowed.as_ref().map(|body| Incoming {
             body: body.as_doc(),
             sequences: if moves::is_write(info.name) && info.name != "insert" { &[] } else { request.sequences },
             ..*request
         });
-        let request = narrowed.as_ref().unwrap_or(request);
+        let renamed = series.as_ref().map(|(body, _)| Incoming { body: body.as_doc(), ..*request });
+        let owned_buckets = series.as_ref().and_then(|(_, asked)| moves::both(owned.as_deref(), asked.as_ref()));
+        let request = narrowed.as_ref().or(renamed.as_ref()).unwrap_or(request);
         let (view, refused) = match shown.and(past_view) {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
         };
         let sharded =
             pass.as_ref().and_then(|pass| pass.placed.as_ref()).and_then(|placed| self.sharded(request, placed));
+        let sharded = sharded.map(|part| part.of_buckets(owned_buckets));
         let last_commit = LastCommit::default();
         let begun_at = self.end_before_write(info);
         let deadline = generic.write_concern.patience.map(|patience| Instant::now() + patience);

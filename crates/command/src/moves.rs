@@ -48,7 +48,7 @@ use crate::{Commands, Error, Result, session};
 mod ranges;
 
 use ranges::deletions;
-pub(crate) use ranges::{ClearedRange, HiddenRanges, owned_before};
+pub(crate) use ranges::{ClearedRange, HiddenRanges, both, of_time_series, owned_before};
 
 /// Longest time that one attempt holds writers while others end.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
@@ -181,6 +181,8 @@ impl Moving {
             of_sequence.chain(of_body).any(check)
         };
         match name {
+            // of measurements, not of buckets
+            _ if ranges::is_of_time_series(request) => true,
             "insert" => statements("documents", &|doc| self.has_key(doc)),
             "update" => statements("updates", &|statement| self.may_match(statement, "q")),
             "delete" => statements("deletes", &|statement| self.may_match(statement, "q")),

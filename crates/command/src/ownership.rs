@@ -31,6 +31,9 @@ use crate::{Commands, Error, Result};
 
 const STRIPES: usize = 256;
 
+/// Between the database and the name of a time series whose buckets it names.
+const BUCKETS: &str = ".system.buckets.";
+
 /// Deleted ranges of a collection that are remembered for snapshots of before.
 const CLEARED_MAX: usize = 64;
 
@@ -200,8 +203,13 @@ impl Default for Ownership {
 }
 
 impl Ownership {
+    /// Returns the gate of a name, which a time series and its buckets have in common.
     fn gate(&self, name: &str) -> &RwLock<()> {
-        let at = self.hasher.hash_one(name) as usize % STRIPES;
+        let hash = match name.split_once(BUCKETS) {
+            Some((db, series)) => self.hasher.hash_one(format!("{db}.{series}")),
+            None => self.hasher.hash_one(name),
+        };
+        let at = hash as usize % STRIPES;
         assert!(at < self.gates.len(), "there is a gate for each stripe");
         self.gates.get(at).unwrap_or_else(|| unreachable!("checked above"))
     }
@@ -265,6 +273,13 @@ impl Ownership {
     ) -> Result<(Option<Arc<Placed>>, Option<Writing>)> {
         let placement = placement(received);
         let known = self.known.read();
+        if let (false, Some((db, name))) = (known.is_empty(), namespace.split_once('.'))
+            && !known.contains_key(namespace)
+            && known.contains_key(&format!("{db}{BUCKETS}{name}"))
+        {
+            let text = format!("{namespace} is a time series on several shards");
+            return Err(Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text));
+        }
         match known.get(namespace) {
             None | Some(Known::Database(_)) if placement == UNSHARDED => Ok((None, None)),
             Some(Known::Collection(own)) if own.placement == placement => {

@@ -36,6 +36,8 @@ pub trait Sharded: Sync {
     /// Returns true for a document that is still here after another shard became its owner, and may be deleted now. Statements do not
     /// see it.
     fn is_left(&self, doc: Doc<'_>) -> bool;
+    /// Returns the filter of the buckets that a statement on a time series sees. None: all that there are.
+    fn buckets(&self) -> Option<Doc<'_>>;
 }
 
 #[derive(Clone, Copy)]
@@ -175,6 +177,11 @@ impl<'a> Scope<'a> {
         }
         let text = "Multi-update operations are not allowed when updating the shard key field.";
         Err(Error::new(Code::INVALID_OPTIONS, text))
+    }
+
+    /// Returns the filter of the buckets that a statement on a time series sees.
+    pub(crate) fn buckets(&self) -> Option<Doc<'_>> {
+        self.sharded.and_then(Sharded::buckets)
     }
 
     /// Deletes the document of another shard that has the `_id` of a new one. Returns false if none has it.

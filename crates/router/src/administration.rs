@@ -145,6 +145,9 @@ impl Known<'_> {
 
 impl<'r> Request<'r> {
     pub(crate) fn administer(&self, name: &str) -> Result<Option<DocBuf>> {
+        if let Some(reply) = self.administer_buckets(name)? {
+            return Ok(Some(reply));
+        }
         Ok(Some(match name {
             "addShard" => self.add_shard()?,
             "addShardToZone" => self.zone_of_shard(true)?,

@@ -10,6 +10,7 @@ use arbor_query::Cursor;
 use arbor_store::Namespace;
 
 use crate::catalog::Routing;
+use crate::dispatch::{VIEW_ATTEMPTS, is_view};
 use crate::{Request, fields};
 
 /// Fields of `bulkWrite` that are not those of a single statement.
@@ -148,11 +149,14 @@ impl Request<'_> {
     fn only_shard_of(&self, namespaces: &[String]) -> Result<Option<Arc<crate::shard::Shard>>> {
         let mut one: Option<Arc<crate::shard::Shard>> = None;
         for namespace in namespaces {
-            let (db, _) = namespace.split_once('.').unwrap_or((namespace, ""));
+            let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
             let shard = match self.catalog().routing(db, namespace, true, self.interrupt())? {
                 Routing::Unsharded(shard, _) | Routing::Config(shard) => shard,
                 Routing::Sharded(..) => return Ok(None),
             };
+            if self.catalog().buckets(db, collection, self.interrupt())?.is_some() {
+                return Ok(None);
+            }
             if one.as_ref().is_some_and(|own| own.name != shard.name) {
                 return Ok(None);
             }
@@ -197,7 +201,14 @@ impl Request<'_> {
         let info = arbor_command::command_info(kind).ok_or_else(|| Error::bad_value("no such operation"))?;
         let routed = Routed { info, db, body: body.as_doc(), sequences: &[], ..*self.routed };
         let request = Request { routed: &routed, ..*self };
-        let answer = if kind == "insert" { request.insert() } else { request.change() };
+        let run = || if kind == "insert" { request.insert() } else { request.change() };
+        let mut answer = run();
+        for _ in 0..VIEW_ATTEMPTS {
+            if answer.as_ref().err().is_some_and(is_view) {
+                self.catalog().forget_no_views();
+                answer = run();
+            }
+        }
         match answer {
             Ok(Answer::Reply(reply)) => Ok(results.add(kind, reply.as_doc(), first, some.len(), ordered)),
             Ok(_) => Err(Error::bad_value("the statement was not run")),

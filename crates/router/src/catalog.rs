@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::analysis::{ConfigCollections, expiring_index};
 use arbor_command::{Error, Result};
+use arbor_lang::time_series::Unpack;
 use arbor_query::Interrupt;
 use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
@@ -17,6 +18,7 @@ use crate::clock::ClusterClock;
 use crate::fields;
 use crate::shard::{Connect, Shard, is_unreachable};
 use crate::table::{self, Table};
+use crate::time_series::BUCKETS;
 
 /// Longest wait for the drop of a database.
 const DROP_PATIENCE: Duration = Duration::from_secs(20);
@@ -91,6 +93,14 @@ impl Copies {
     }
 
     fn forget(&mut self, namespace: &str) {
+        // a stale request on a name may have become one on a time series
+        if let Some((db, name)) = namespace.split_once('.').filter(|(_, name)| !name.starts_with(BUCKETS)) {
+            self.forget_one(&format!("{db}.{BUCKETS}{name}"));
+        }
+        self.forget_one(namespace);
+    }
+
+    fn forget_one(&mut self, namespace: &str) {
         self.loading.get_mut(namespace).into_iter().for_each(|is_outdated| *is_outdated = true);
         if let Some(Some(table)) = self.collections.remove(namespace) {
             self.former.insert(namespace.to_owned(), table);
@@ -151,6 +161,8 @@ pub(crate) struct Database {
 pub(crate) struct View {
     /// Collection of the same database.
     pub on: String,
+    /// The collection has the buckets of this time series.
+    pub is_time_series: bool,
     pub stages: ArrayBuf,
     /// Empty: the simple one.
     pub collation: DocBuf,
@@ -665,9 +677,22 @@ impl Catalog {
         Ok(found)
     }
 
-    /// A shard has found a view of a name that was none.
+    /// A shard has found a view, or a time series on several shards, of a name that was none.
     pub(crate) fn forget_no_views(&self) {
         self.no_views.lock().clear();
+        self.recent.lock().clear();
+        let is_no_series = |name: &str, table: &Option<Arc<Table>>| {
+            table.is_none() && name.split_once('.').is_some_and(|(_, name)| name.starts_with(BUCKETS))
+        };
+        self.known.lock().collections.retain(|name, table| !is_no_series(name, table));
+    }
+
+    /// Returns the table of the buckets of a name, if it is a time series on chosen shards.
+    pub(crate) fn buckets(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<Arc<Table>>> {
+        if matches!(db, "admin" | "config" | "local") || name.is_empty() || name.starts_with("system.") {
+            return Ok(None);
+        }
+        Ok(self.table(&format!("{db}.{BUCKETS}{name}"), interrupt)?.filter(|table| table.time_series.is_some()))
     }
 
     /// Returns whether a name is a view, and it if the router is to resolve it.
@@ -675,8 +700,14 @@ impl Catalog {
         let Some(database) = self.database(db, interrupt)? else { return Ok((false, None)) };
         let shard = self.shard(&database.primary, interrupt)?;
         let (mut on, mut parts, mut is_needed) = (name.to_owned(), Vec::new(), false);
-        let mut collation = None;
+        let (mut collation, mut is_time_series) = (None, false);
         for _ in 0..VIEWS_MAX {
+            if let Some(table) = self.buckets(db, &on, interrupt)? {
+                let unpack = table.time_series.as_ref().map(|options| Unpack::of(options).to_doc());
+                parts.push(unpack.iter().collect());
+                (on, is_needed, is_time_series) = (format!("{BUCKETS}{on}"), true, parts.len() == 1);
+                break;
+            }
             let filter = DocBuf::new().with("name", on.as_str()).with("type", "view");
             let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
             let listed = shard.call(db, &list, interrupt)?;
@@ -685,7 +716,8 @@ impl Catalog {
             let Some(below) = options.and_then(|options| fields::string(options, "viewOn")) else { break };
             let stages = options.and_then(|options| fields::array(options, "pipeline")).unwrap_or(Array::empty());
             for (db, other) in crate::read::others(db, stages) {
-                is_needed |= self.table(&format!("{db}.{other}"), interrupt)?.is_some();
+                is_needed |= self.table(&format!("{db}.{other}"), interrupt)?.is_some()
+                    || self.buckets(&db, &other, interrupt)?.is_some();
             }
             parts.push(stages.to_buf());
             let own = options.and_then(|options| fields::document(options, "collation"));
@@ -698,7 +730,7 @@ impl Catalog {
         }
         let stages = parts.iter().rev().flat_map(|part| part.as_array().iter()).collect();
         let collation = collation.unwrap_or_default();
-        Ok((!parts.is_empty(), is_needed.then_some(View { on, stages, collation })))
+        Ok((!parts.is_empty(), is_needed.then_some(View { on, is_time_series, stages, collation })))
     }
 
     /// Finds out where a collection is. `create`: its database is created if it does not exist.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::analysis::{checked_key, is_hashed};
 use arbor_command::{Error, Result};
+use arbor_lang::time_series::TimeSeriesOptions;
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
@@ -15,6 +16,7 @@ use crate::catalog::{Catalog, now};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
+use crate::time_series::{BUCKETS, key_of_buckets};
 use crate::{Request, fields};
 
 const INITIAL_CHUNKS_MAX: i64 = 8192;
@@ -35,23 +37,43 @@ impl Request<'_> {
         if unique && key.as_doc().iter().any(|(_, direction)| is_hashed(direction)) {
             return Err(Error::new(Code::INVALID_OPTIONS, "hashed shard keys cannot be declared unique."));
         }
-        if self.body().get("timeseries").is_some() {
-            return Err(Error::new(Code::NOT_IMPLEMENTED, "sharded time series are not supported yet"));
-        }
         let done = DocBuf::new().with("collectionsharded", namespace);
         if self.tracked(namespace)?.is_some_and(|table| table.unsplittable) {
             self.shard_again(namespace, key)?;
             return Ok(done);
         }
         let database = self.catalog().database_or_new(db, None, interrupt)?;
-        let guard = self.lock_renewed(namespace)?;
-        // the index of the key takes as long as it takes
-        guard.held_while(|| self.shard_locked(&parsed, &key, unique, &database.primary))?;
+        let primary = self.catalog().shard(&database.primary, interrupt)?;
+        let series = match (self.tracked(namespace)?, self.newest_buckets(db, name)?) {
+            (Some(_), _) => None,
+            (None, Some(table)) => {
+                let options = table.time_series.clone();
+                options.map(|own| key_of_buckets(&own, &key).map(|key| (own, key))).transpose()?
+            }
+            (None, None) => self.series_to_shard((db, name), &key, &primary)?,
+        };
+        let Some((series, of_buckets)) = series else {
+            let guard = self.lock_renewed(namespace)?;
+            // the index of the key takes as long as it takes
+            guard.held_while(|| self.shard_locked(&parsed, (&key, unique), None, &database.primary))?;
+            return Ok(done);
+        };
+        let buckets = arbor_store::Namespace::new(db, &format!("{BUCKETS}{name}"))?;
+        let guard = self.lock_renewed(buckets.as_str())?;
+        guard.held_while(|| {
+            self.shard_locked(&buckets, (&of_buckets, unique), Some((&series, &key)), &database.primary)
+        })?;
         Ok(done)
     }
 
     /// Shards a collection. Requires the lock of its name.
-    fn shard_locked(&self, parsed: &arbor_store::Namespace, key: &DocBuf, unique: bool, primary: &str) -> Result<()> {
+    fn shard_locked(
+        &self,
+        parsed: &arbor_store::Namespace,
+        (key, unique): (&DocBuf, bool),
+        series: Option<(&TimeSeriesOptions, &DocBuf)>,
+        primary: &str,
+    ) -> Result<()> {
         let (namespace, db, name, interrupt) = (parsed.as_str(), parsed.db(), parsed.collection(), self.interrupt());
         self.catalog().forget(db, namespace);
         if let Some(table) = self.catalog().table(namespace, interrupt)? {
@@ -64,8 +86,13 @@ impl Request<'_> {
         let primary = self.catalog().shard(primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         self.set_ownership(&shards, namespace, Known::Blocked)?;
-        let prepared = self.prepare(db, name, key, unique, &primary, &shards).and_then(|(owners, collation)| {
+        let of_series = series.map(|(_, key)| key);
+        let prepared = self.prepare((db, name), (key, of_series), unique, &primary, &shards);
+        let prepared = prepared.and_then(|(owners, collation)| {
             let mut collection = new_collection(namespace, Uuid::new_v4(), key, unique, false);
+            if let Some((series, _)) = series {
+                collection.append("timeseriesFields", &series.to_doc());
+            }
             collation.iter().for_each(|collation| {
                 collection.append("defaultCollation", collation);
             });
@@ -133,9 +160,8 @@ impl Request<'_> {
     /// collation.
     fn prepare(
         &self,
-        db: &str,
-        name: &str,
-        key: &DocBuf,
+        (db, name): (&str, &str),
+        (key, of_series): (&DocBuf, Option<&DocBuf>),
         unique: bool,
         primary: &Arc<Shard>,
         shards: &[Arc<Shard>],
@@ -181,6 +207,11 @@ impl Request<'_> {
             self.check_documents(db, name, key, primary)?;
         }
         if !has_index {
+            // that of a time series is made as one over its measurements
+            let (key, name) = match (of_series, name.strip_prefix(BUCKETS)) {
+                (Some(key), Some(series)) => (key, series),
+                _ => (key, name),
+            };
             let mut index = DocBuf::new().with("key", key).with("name", index_name(key.as_doc()).as_str());
             if unique {
                 index.append("unique", true);
@@ -582,6 +613,10 @@ pub(crate) fn serves(index: Doc<'_>, key: Doc<'_>) -> bool {
 pub(crate) fn check_unique_indexes(indexes: &[Doc<'_>], key: Doc<'_>) -> Result<()> {
     for index in indexes.iter().filter(|index| fields::is_true(**index, "unique")) {
         let own = fields::document(*index, "key").unwrap_or(Doc::empty());
+        if own.iter().map(|(name, _)| name).eq(["_id"]) {
+            // of a clustered collection: each shard checks its own documents, as without clustering
+            continue;
+        }
         let mut names = own.iter().map(|(name, _)| name);
         if !key.iter().all(|(path, direction)| names.next() == Some(path) && !is_hashed(direction)) {
             let text = format!("can't shard collection with unique index on: {own}");

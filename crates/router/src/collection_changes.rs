@@ -17,6 +17,7 @@ use crate::definitions::first_batch;
 use crate::moves::{FINISH_MAX, retried};
 use crate::shard::Shard;
 use crate::table::Table;
+use crate::time_series::BUCKETS;
 use crate::{Request, fields};
 
 fn id_is(name: &str) -> DocBuf {
@@ -106,6 +107,8 @@ impl<'r> Request<'r> {
         self.set_ownership(&shards, namespace, Known::Blocked)?;
         for shard in &shards {
             guard.renew(interrupt)?;
+            // a time series goes with its buckets
+            let name = name.strip_prefix(BUCKETS).unwrap_or(name);
             match shard.call(db, &DocBuf::new().with("drop", name), interrupt) {
                 Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
                 other => drop(other?),

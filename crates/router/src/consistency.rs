@@ -11,6 +11,7 @@ use crate::definitions::first_batch;
 use crate::reshard::indexes_of;
 use crate::shard::Shard;
 use crate::table::key_of_bound;
+use crate::time_series::BUCKETS;
 use crate::{Request, fields};
 
 /// Collections to compare.
@@ -88,7 +89,8 @@ impl Request<'_> {
             let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
             let reply = shard.call(db, &list, self.interrupt())?;
             let own = first_batch(reply.as_doc())?.into_iter().filter_map(|collection| {
-                let name = fields::string(collection, "name").filter(|name| !name.starts_with("system."))?;
+                let name = fields::string(collection, "name")
+                    .filter(|name| !name.starts_with("system.") || name.starts_with(BUCKETS))?;
                 chosen(name).then(|| (name.to_owned(), collection.to_buf()))
             });
             listed.push(Listed { shard: shard.clone(), collections: own.collect() });

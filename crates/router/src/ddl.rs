@@ -27,7 +27,7 @@ impl Request<'_> {
         }
     }
 
-    fn on_shards_of(&self, create: bool) -> Result<Answer> {
+    pub(crate) fn on_shards_of(&self, create: bool) -> Result<Answer> {
         let namespace = self.namespace()?;
         self.with_routing(self.routed.db, &namespace, create, |routing| match routing {
             Routing::Unsharded(shard, _) | Routing::Config(shard) => {
@@ -314,7 +314,7 @@ fn as_in_cluster(listed: Doc<'_>, table: Option<&Table>, primary: &str) -> DocBu
     shown
 }
 
-fn raw(replies: &[(Arc<Shard>, DocBuf)]) -> DocBuf {
+pub(crate) fn raw(replies: &[(Arc<Shard>, DocBuf)]) -> DocBuf {
     let mut raw = DocBuf::new();
     replies.iter().for_each(|(shard, reply)| {
         raw.append(&shard.hosts(), &fields::part(reply));

@@ -6,6 +6,7 @@ use arbor_query::Interrupt;
 
 use crate::fields;
 use crate::shard::Shard;
+use crate::time_series::BUCKETS;
 
 /// Returns the documents of a reply's only batch.
 pub(crate) fn first_batch(reply: Doc<'_>) -> Result<Vec<Doc<'_>>> {
@@ -25,8 +26,11 @@ pub(crate) fn create_like(listed: Doc<'_>, db: &str, to: &Shard, interrupt: &Int
 
 /// Like [`create_like`], under another name.
 pub(crate) fn create_named(listed: Doc<'_>, name: &str, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
-    let mut create = DocBuf::new().with("create", name);
-    for (option, value) in fields::document(listed, "options").iter().flat_map(|options| options.iter()) {
+    let options = fields::document(listed, "options").unwrap_or(Doc::empty());
+    // buckets are made with their time series
+    let series = name.strip_prefix(BUCKETS).filter(|_| options.get("timeseries").is_some());
+    let mut create = DocBuf::new().with("create", series.unwrap_or(name));
+    for (option, value) in options.iter().filter(|(name, _)| series.is_none() || *name != "clusteredIndex") {
         create.append(option, value);
     }
     match to.call(db, &create, interrupt) {

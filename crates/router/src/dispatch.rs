@@ -127,9 +127,9 @@ const OF_SERVERS: &[&str] = &[
 const OF_ALL: &[&str] = &["fsync", "fsyncUnlock", "setClusterParameter", "setFeatureCompatibilityVersion"];
 
 /// Attempts of a read whose name becomes a view.
-const VIEW_ATTEMPTS: u32 = 5;
+pub(crate) const VIEW_ATTEMPTS: u32 = 5;
 
-fn is_view(error: &Error) -> bool {
+pub(crate) fn is_view(error: &Error) -> bool {
     error.code == Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD
 }
 
@@ -200,6 +200,11 @@ impl Request<'_> {
     }
 
     fn answer(&self, name: &str) -> Result<Answer> {
+        if let Some(table) = self.buckets()?
+            && let Some(answer) = self.on_time_series(name, &table)?
+        {
+            return Ok(answer);
+        }
         match name {
             "find" => self.find(),
             "aggregate" => self.aggregate(),
@@ -292,6 +297,7 @@ impl Request<'_> {
     }
 
     pub(crate) fn forward_to(&self, routing: &Routing, shard: &Arc<Shard>) -> Result<DocBuf> {
+        self.check_series(routing)?;
         let command = versioned(self.plain(), routing, &shard.name);
         let sequences = self.sequences();
         let sequences: Vec<(&str, &[DocBuf])> = sequences.iter().map(|(name, some)| (*name, some.as_slice())).collect();

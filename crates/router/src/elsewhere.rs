@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf};
 use arbor_command::Result;
 use arbor_lang::{Collation, Context};
 use arbor_query::{Elsewhere, Interrupt, Rows};
 use arbor_store::Namespace;
 
 use crate::catalog::{Catalog, Routing, versioned};
-use crate::read::stage_of;
+use crate::read::shards_of_pipeline;
 use crate::rows::{Merge, as_query, open_streams};
 use crate::shard::Read;
 use crate::transactions::Joined;
@@ -97,7 +97,7 @@ impl Pending {
                 if let Some(collation) = &foreign.collation {
                     context.collation = Collation::parse(collation.as_doc())?;
                 }
-                let (names, _) = table.shards_for_filter(first_filter(self.stages.as_array()), &context);
+                let names = shards_of_pipeline(table, self.stages.as_array(), &context);
                 names.iter().map(|name| foreign.catalog.shard(name, interrupt)).collect::<Result<_>>()?
             }
         };
@@ -125,13 +125,6 @@ impl Pending {
         }
         let streams = open_streams(reads, db, None, interrupt)?;
         Ok(Merge::new(streams, None, 0, None))
-    }
-}
-
-fn first_filter(stages: Array<'_>) -> Doc<'_> {
-    match stage_of(stages.get(0)) {
-        Some(("$match", ValueRef::Document(filter))) => filter,
-        _ => Doc::empty(),
     }
 }
 

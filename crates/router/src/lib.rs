@@ -33,6 +33,7 @@
 //! | `moves` | moves of chunks between shards |
 //! | `reshard`, `refine` | another shard key for a collection, and more fields for one |
 //! | `consistency` | comparison of the config servers with the shards |
+//! | `time_series` | measurements in buckets on several shards |
 //! | `throttle` | the pace of a move, by the latencies of clients |
 //! | `balancer/` | the balancer, which is on the config servers |
 
@@ -73,6 +74,7 @@ mod snapshot;
 mod streams;
 mod table;
 mod throttle;
+mod time_series;
 mod transactions;
 mod two_phase;
 mod write;

@@ -75,7 +75,9 @@ impl Request<'_> {
             let is_here = table.shards().any(|shard| shard == database.primary);
             let name = namespace.split_once('.').map(|(_, name)| name);
             if let (false, Some(shard), Some(name)) = (is_here, table.shards().next(), name) {
-                elsewhere.entry(shard.to_owned()).or_default().push(name.to_owned());
+                let names = elsewhere.entry(shard.to_owned()).or_default();
+                names.push(name.to_owned());
+                names.extend(table.time_series.as_ref().map(|_| table.series().to_owned()));
             }
         }
         Ok(elsewhere)

@@ -108,6 +108,7 @@ impl Request<'_> {
         for collection in first_batch(listed.as_doc())? {
             let name = fields::string(collection, "name").unwrap_or_default();
             if !name.starts_with("system.")
+                && self.catalog().buckets(db, name, self.interrupt())?.is_none()
                 && self.catalog().table(&format!("{db}.{name}"), self.interrupt())?.is_none()
             {
                 found.push(collection.to_buf());

@@ -15,11 +15,23 @@ use crate::catalog::{Routing, View, versioned};
 use crate::elsewhere::{Foreign, session_of};
 use crate::rows::{Merge, Order, SORT_KEY, Stream, open_streams, reserve};
 use crate::shard::{Read, Shard};
+use crate::table::Table;
+use crate::time_series::unpacks;
 use crate::{Request, fields};
 
 /// Stages that a shard can run on its documents alone.
-const OF_SHARDS: &[&str] =
-    &["$match", "$project", "$addFields", "$set", "$unset", "$unwind", "$redact", "$replaceRoot", "$replaceWith"];
+const OF_SHARDS: &[&str] = &[
+    "$_internalUnpackBucket",
+    "$match",
+    "$project",
+    "$addFields",
+    "$set",
+    "$unset",
+    "$unwind",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+];
 
 /// Stages about what each shard has.
 const ABOUT_COLLECTIONS: &[&str] = &["$collStats", "$indexStats", "$planCacheStats"];
@@ -262,6 +274,9 @@ impl Request<'_> {
     fn explain_command(&self, name: &str, collection: &str, inner: Doc<'_>) -> Result<Answer> {
         let namespace = format!("{}.{collection}", self.routed.db);
         let filter = filter_of(name, inner);
+        if let Some(table) = self.catalog().buckets(self.routed.db, collection, self.interrupt())? {
+            return self.explain_series(&table, inner, filter);
+        }
         self.with_routing(self.routed.db, &namespace, false, |routing| {
             let context = self.context(routing.collation(fields::document(inner, "collation")));
             let shards = self.targets(routing, filter, &context)?;
@@ -355,7 +370,12 @@ impl Request<'_> {
                 _ => self.forward(false),
             };
         }
-        if fields::is_true(body, "explain") && self.catalog().table(&self.namespace()?, self.interrupt())?.is_some() {
+        let is_sharded = || {
+            Ok::<_, Error>(
+                self.catalog().table(&self.namespace()?, self.interrupt())?.is_some() || self.buckets()?.is_some(),
+            )
+        };
+        if fields::is_true(body, "explain") && is_sharded()? {
             let mut shown = DocBuf::new();
             let names = ["aggregate", "pipeline", "cursor", "collation", "hint", "let", "allowDiskUse"];
             fields::copy(body, &names, &mut shown);
@@ -428,6 +448,10 @@ impl Request<'_> {
         };
         let asked =
             fields::document(self.body(), "collation").filter(|asked| !asked.is_empty()).map(parse).transpose()?;
+        if view.is_time_series {
+            let given = fields::document(self.body(), "collation").filter(|given| !given.is_empty());
+            return Ok(given.map_or_else(|| DocBuf::new().with("locale", "simple"), Doc::to_buf));
+        }
         if asked.is_some_and(|asked| parse(view.collation.as_doc()).is_ok_and(|own| own != asked)) {
             let text = format!("Cannot override a view's default collation, {}.{name}", self.routed.db);
             return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, text));
@@ -453,11 +477,7 @@ impl Request<'_> {
         let shards = match routing {
             Routing::Config(shard) | Routing::Unsharded(shard, _) => vec![shard.clone()],
             Routing::Sharded(table, _) => {
-                let filter = match stage_of(all.get(0)) {
-                    Some(("$match", ValueRef::Document(filter))) => filter,
-                    _ => Doc::empty(),
-                };
-                self.shards_named(&table.shards_for_filter(filter, &self.context(collation)).0)?
+                self.shards_named(&shards_of_pipeline(table, all, &self.context(collation)))?
             }
         };
         // a sink without a target is refused by any shard
@@ -707,6 +727,18 @@ pub(crate) fn is_descending(direction: ValueRef<'_>) -> bool {
         // by a score
         ValueRef::Document(_) => true,
         direction => fields::number_of(direction).is_some_and(|number| number < 0.0),
+    }
+}
+
+/// Returns the shards with documents that the first stages of a pipeline let through.
+pub(crate) fn shards_of_pipeline<'t>(table: &'t Table, stages: Array<'_>, context: &Context) -> Vec<&'t str> {
+    let filter = |at| match stage_of(stages.get(at)) {
+        Some(("$match", ValueRef::Document(filter))) => filter,
+        _ => Doc::empty(),
+    };
+    match unpacks(stages) {
+        true => table.shards_for_measurements(filter(1), context).0,
+        false => table.shards_for_filter(filter(0), context).0,
     }
 }
 

@@ -74,6 +74,10 @@ impl Request<'_> {
         }
         let stage = DocBuf::new().with("$merge", &own);
         let namespace = format!("{db}.{collection}");
+        if self.catalog().buckets(db, collection, self.interrupt())?.is_some() {
+            let text = format!("Namespace {namespace} is a view, not a collection");
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, text));
+        }
         // without any documents it is checked, and the target is created, all the same
         loop {
             let (mut waiting, is_last) = self.next_documents(&mut cursor)?;
@@ -157,7 +161,8 @@ impl Request<'_> {
     fn write_out(&self, mut cursor: Cursor, db: &str, collection: &str, spec: ValueRef<'_>) -> Result<()> {
         let namespace = format!("{db}.{collection}");
         let routing = self.catalog().routing(db, &namespace, true, self.interrupt())?;
-        let Routing::Unsharded(shard, _) = &routing else {
+        let is_series = self.catalog().buckets(db, collection, self.interrupt())?.is_some();
+        let (Routing::Unsharded(shard, _), false) = (&routing, is_series) else {
             let text = format!("namespace '{namespace}' is sharded so it can't be used for $out");
             return Err(Error::new(Code(28769), text));
         };

@@ -9,10 +9,13 @@ use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::analysis::is_hashed;
 use arbor_command::{Error, Result};
+use arbor_lang::matcher::Node;
+use arbor_lang::time_series::{TimeSeriesOptions, Unpack};
 use arbor_lang::{Context, Filter};
 use arbor_query::{shard_key_hash, shard_key_spans};
 
 use crate::fields;
+use crate::time_series::{BUCKETS, bucket_of};
 
 pub(crate) struct Table {
     pub namespace: String,
@@ -23,6 +26,8 @@ pub(crate) struct Table {
     pub unsplittable: bool,
     /// Collation of statements that name none.
     pub collation: Option<DocBuf>,
+    /// The documents are buckets of this time series.
+    pub time_series: Option<TimeSeriesOptions>,
     pub epoch: ObjectId,
     pub timestamp: Timestamp,
     /// Value of `config.chunks.uuid`.
@@ -57,6 +62,7 @@ impl Table {
             unique: fields::is_true(collection, "unique"),
             unsplittable: fields::is_true(collection, "unsplittable"),
             collation: fields::document(collection, "defaultCollation").map(Doc::to_buf),
+            time_series: fields::document(collection, "timeseriesFields").map(TimeSeriesOptions::parse).transpose()?,
             epoch: fields::object_id(collection, "lastmodEpoch").ok_or_else(|| broken(namespace, "it has no epoch"))?,
             timestamp,
             uuid,
@@ -77,6 +83,7 @@ impl Table {
             unique: false,
             unsplittable: false,
             collation: None,
+            time_series: None,
             epoch: ObjectId([0; 12]),
             timestamp: Timestamp { seconds: 0, increment: 0 },
             uuid: Vec::new(),
@@ -279,6 +286,30 @@ impl Table {
         match Filter::parse_query(filter, context) {
             Ok(filter) => self.shards_for(&filter),
             Err(_) => (self.shards().collect(), self.unsplittable),
+        }
+    }
+
+    /// Like [`Table::shards_for_filter`], for a filter over the measurements in the buckets.
+    pub(crate) fn shards_for_measurements(&self, filter: Doc<'_>, context: &Context) -> (Vec<&str>, bool) {
+        match (&self.time_series, Filter::parse_query(filter, context)) {
+            (Some(options), Ok(filter)) => {
+                let nodes = Unpack::of(options).narrow_with_begin(filter.root());
+                self.shards_for(&Filter::from_root(Node::And(nodes), filter.collation()))
+            }
+            _ => (self.shards().collect(), false),
+        }
+    }
+
+    /// Returns the name of the time series whose buckets these are.
+    pub(crate) fn series(&self) -> &str {
+        self.namespace.split_once('.').and_then(|(_, name)| name.strip_prefix(BUCKETS)).unwrap_or_default()
+    }
+
+    /// Returns the shard key of a measurement's bucket.
+    pub(crate) fn key_of_measurement(&self, measurement: Doc<'_>) -> Result<Vec<u8>> {
+        match &self.time_series {
+            Some(options) => self.key_of_document(bucket_of(options, measurement).as_doc()),
+            None => self.key_of_document(measurement),
         }
     }
 

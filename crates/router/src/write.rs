@@ -158,6 +158,7 @@ impl Request<'_> {
 
     /// Sends some statements to one shard, as a part of the request.
     fn send(&self, routing: &Routing, shard: &Arc<Shard>, name: &str, some: &[Statement]) -> Result<DocBuf> {
+        self.check_series(routing)?;
         let mut command = fields::without(self.plain().as_doc(), &[name, "stmtId", "stmtIds"]);
         if self.routed.generic.numbered.is_some() && some.len() <= 100_000 {
             let ids: Vec<i32> = some.iter().map(|statement| self.statement_number(statement.index)).collect();
@@ -241,6 +242,9 @@ impl Request<'_> {
     }
 
     pub(crate) fn insert(&self) -> Result<Answer> {
+        if self.buckets()?.is_some() {
+            return self.on_buckets(|request| request.insert());
+        }
         let namespace = self.namespace()?;
         let routing = self.catalog().routing(self.routed.db, &namespace, true, self.interrupt())?;
         if !matches!(routing, Routing::Sharded(..)) {
@@ -265,7 +269,10 @@ impl Request<'_> {
         let mut outcome = Outcome::default();
         self.in_groups(&namespace, "documents", statements, &mut outcome, |routing, statement| match routing {
             Routing::Sharded(table, _) => {
-                let key = table.key_of_document(statement.document.as_doc())?;
+                let key = match self.is_of_time_series() {
+                    true => table.key_of_measurement(statement.document.as_doc())?,
+                    false => table.key_of_document(statement.document.as_doc())?,
+                };
                 self.catalog().shard(table.shard_of(&key), self.interrupt())
             }
             Routing::Unsharded(shard, _) | Routing::Config(shard) => Ok(shard.clone()),
@@ -286,6 +293,9 @@ impl Request<'_> {
 
     /// `update` and `delete`.
     pub(crate) fn change(&self) -> Result<Answer> {
+        if self.buckets()?.is_some() {
+            return self.on_buckets(|request| request.change());
+        }
         let namespace = self.namespace()?;
         let routing = self.catalog().routing(self.routed.db, &namespace, self.may_create(), self.interrupt())?;
         if !matches!(routing, Routing::Sharded(..)) {
@@ -304,7 +314,8 @@ impl Request<'_> {
             let index = statement.index;
             let mut progress = Progress::default();
             let checked = match name {
-                "updates" => {
+                // shards know what may be done to measurements
+                "updates" if !self.is_of_time_series() => {
                     let variables = fields::document(self.body(), "let");
                     arbor_command::check_update(statement.document.as_doc(), variables)
                 }
@@ -361,8 +372,12 @@ impl Request<'_> {
         };
         let upsert = fields::is_true(document, "upsert");
         let context = self.context(routing.collation(fields::document(document, "collation")));
-        let (names, whole) = table.shards_for_filter(filter, &context);
-        if name == "updates" && !table.unsplittable {
+        let of_time_series = self.is_of_time_series();
+        let (names, whole) = match of_time_series {
+            true => table.shards_for_measurements(filter, &context),
+            false => table.shards_for_filter(filter, &context),
+        };
+        if name == "updates" && !table.unsplittable && !of_time_series {
             match check_update(table, filter, document.get("u"), upsert, whole) {
                 Err(error) if !multi && is_of_statement(&error) => {
                     progress.replies.push(self.update_and_move(
@@ -379,12 +394,13 @@ impl Request<'_> {
         }
         let shards = self.shards_named(&names)?;
         let done = progress.ranges(table).filter(|_| multi);
-        let rest = done.as_ref().map(|done| Statement {
+        let others = done.as_ref().filter(|_| of_time_series).map(KeyRanges::outside);
+        let rest = done.as_ref().filter(|_| !of_time_series).map(|done| Statement {
             index: statement.index,
             document: with_filter(document, filter, done.outside().as_doc()),
         });
         let one = rest.as_ref().map_or(one, std::slice::from_ref);
-        if !multi && shards.len() > 1 && sort_of(document).is_some() {
+        if !multi && shards.len() > 1 && sort_of(document).is_some() && !of_time_series {
             progress.replies.push(self.change_first((routing, table), &shards, (name, statement), filter)?);
             return Ok(());
         }
@@ -394,7 +410,7 @@ impl Request<'_> {
             if done.as_ref().is_some_and(is_done) {
                 continue;
             }
-            let reply = self.send(routing, shard, name, one)?;
+            let reply = self.on_other_buckets(others.as_ref(), |request| request.send(routing, shard, name, one))?;
             let found = fields::int(reply.as_doc(), "n") > 0 || reply.get("writeErrors").is_some();
             progress.replies.push(reply);
             progress.done.push((table.clone(), shard.name.clone()));

@@ -43,9 +43,21 @@ pub(crate) struct Part<'s> {
     db: &'s str,
     collection: &'s str,
     placed: &'s Arc<Placed>,
+    /// The buckets that a statement on a time series sees. None: all that there are.
+    buckets: Option<DocBuf>,
+}
+
+impl Part<'_> {
+    pub(crate) fn of_buckets(self, buckets: Option<DocBuf>) -> Self {
+        Part { buckets, ..self }
+    }
 }
 
 impl Sharded for Part<'_> {
+    fn buckets(&self) -> Option<Doc<'_>> {
+        self.buckets.as_ref().map(DocBuf::as_doc)
+    }
+
     fn key(&self) -> Option<Doc<'_>> {
         self.placed.key.as_ref().map(DocBuf::as_doc)
     }
@@ -117,13 +129,15 @@ impl Commands {
 
     pub(crate) fn sharded<'s>(&'s self, request: &Incoming<'s>, placed: &'s Arc<Placed>) -> Option<Part<'s>> {
         match request.body.first() {
-            Some((_, ValueRef::String(collection))) => Some(Part { server: self, db: request.db, collection, placed }),
+            Some((_, ValueRef::String(collection))) => {
+                Some(Part { server: self, db: request.db, collection, placed, buckets: None })
+            }
             _ => None,
         }
     }
 
     pub(super) fn part<'s>(&'s self, name: &'s Namespace, placed: &'s Arc<Placed>) -> Part<'s> {
-        Part { server: self, db: name.db(), collection: name.collection(), placed }
+        Part { server: self, db: name.db(), collection: name.collection(), placed, buckets: None }
     }
 
     fn delete_row(&self, filter: &DocBuf) -> Result<()> {
@@ -327,6 +341,36 @@ impl Commands {
             }
             _ => None,
         }
+    }
+}
+
+/// Field of a request on buckets: it is one on their time series, which a router has sent by the version of the buckets.
+const OF_TIME_SERIES: &str = "isTimeseriesNamespace";
+/// Field of such a request: the buckets that it may change.
+const BUCKETS: &str = "_buckets";
+
+pub(crate) fn is_of_time_series(request: &Incoming<'_>) -> bool {
+    request.body.get(OF_TIME_SERIES).is_some()
+}
+
+/// Returns a request on the buckets of a time series as the one on the time series that it is, and the filter of the buckets that it may
+/// change. None: it is no such request.
+pub(crate) fn of_time_series(request: &Incoming<'_>) -> Option<(DocBuf, Option<DocBuf>)> {
+    let Some(ValueRef::Bool(true)) = request.body.get(OF_TIME_SERIES) else { return None };
+    let Some((command, ValueRef::String(name))) = request.body.first() else { return None };
+    let begin = DocBuf::new().with(command, name.strip_prefix("system.buckets.")?);
+    let others = request.body.iter().skip(1).filter(|(name, _)| !matches!(*name, OF_TIME_SERIES | BUCKETS));
+    let asked = match request.body.get(BUCKETS) {
+        Some(ValueRef::Document(filter)) => Some(filter.to_buf()),
+        _ => None,
+    };
+    Some((others.fold(begin, |body, (name, value)| body.with(name, value)), asked))
+}
+
+pub(crate) fn both(one: Option<&DocBuf>, other: Option<&DocBuf>) -> Option<DocBuf> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(DocBuf::new().with("$and", &[one, other].into_iter().collect::<ArrayBuf>())),
+        (one, other) => one.or(other).cloned(),
     }
 }
 

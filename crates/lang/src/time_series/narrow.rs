@@ -34,6 +34,25 @@ impl Unpack {
         }
     }
 
+    /// Like [`Unpack::narrow`], also for the begin of buckets: it is at most a span before their measurements.
+    pub fn narrow_with_begin(&self, node: &Node) -> Vec<Node> {
+        let mut nodes = self.narrow(node);
+        let end = format!("control.max.{}", self.time_field);
+        let begin = format!("control.min.{}", self.time_field);
+        let after = |node: &Node| match node {
+            Node::Compare { path, op: Compare::Gt | Compare::Gte, value: Value::DateTime(time) }
+                if path.as_str() == end =>
+            {
+                let time = time.saturating_sub(self.span_seconds.saturating_mul(1000));
+                Some(Node::Compare { path: Path::new(&begin), op: Compare::Gte, value: Value::DateTime(time) })
+            }
+            _ => None,
+        };
+        let begins: Vec<Node> = nodes.iter().filter_map(after).collect();
+        nodes.extend(begins);
+        nodes
+    }
+
     fn times(&self, op: Compare, time: i64) -> Vec<Node> {
         let compare = |path: String, op, value| Node::Compare { path: Path::new(&path), op, value };
         let of = |end: &str, op| compare(format!("control.{end}.{}", self.time_field), op, Value::DateTime(time));

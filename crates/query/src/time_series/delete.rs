@@ -56,7 +56,7 @@ impl Deleter<'_> {
             return Err(Error::new(Code::INVALID_OPTIONS, message));
         }
         let filter = Query::parse(statement.q, None, context)?.filter;
-        let query = self.series.buckets_for(&filter);
+        let query = self.series.buckets_for(self.scope, &filter)?;
         let targets = Targets::of(self.scope, self.buckets, &query, self.interrupt)?;
         targets.change_all(0, |txn, bucket, deleted| {
             *deleted += self.delete_in(txn, bucket, &filter, statement.multi)?;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use arbor_bson::{ArrayBuf, Doc, DocBuf};
 use arbor_lang::matcher::Node;
 use arbor_lang::time_series::{TimeSeriesOptions, Unpack, of_buckets};
-use arbor_lang::{Collation, Filter};
+use arbor_lang::{Collation, Context, Filter};
 use arbor_store::{Collection, Created, Namespace, PartialFilter, Store};
 
 use crate::explain::filter_doc;
@@ -43,11 +43,19 @@ impl TimeSeries {
     }
 
     /// The buckets that may hold measurements which match.
-    fn buckets_for(&self, filter: &Filter) -> Query {
+    fn buckets_for(&self, scope: &Scope<'_>, filter: &Filter) -> Result<Query> {
         let unpack = Unpack::of(&self.options);
         let nodes = conjuncts(filter.root()).iter().flat_map(|node| unpack.narrow(node)).collect();
-        Query::new(Filter::from_root(Node::And(nodes), filter.collation()))
+        seen(scope, nodes, filter)
     }
+}
+
+/// Returns the query of buckets for which conditions hold, of those that a statement sees.
+fn seen(scope: &Scope<'_>, mut conditions: Vec<Node>, filter: &Filter) -> Result<Query> {
+    if let Some(seen) = scope.buckets() {
+        conditions.push(Filter::parse(seen, &Context::new(0))?.root().clone());
+    }
+    Ok(Query::new(Filter::from_root(Node::And(conditions), filter.collation())))
 }
 
 fn refuse_in_transaction(scope: &Scope<'_>, what: &str, series: &Namespace) -> Result<()> {

@@ -27,7 +27,7 @@ pub(crate) fn update(
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let done = statements::run_each(&spec.updates, spec.ordered, interrupt, |_, statement| {
         scope.refuse_retry("multi=true")?;
-        let (query, modifier) = parse(series, statement, &context)?;
+        let (query, modifier) = parse(scope, series, statement, &context)?;
         run(scope, &held, &query, &modifier, interrupt)
     });
     let mut outcome = UpdateOutcome::default();
@@ -44,7 +44,12 @@ fn refused<T>(what: impl std::fmt::Display) -> Result<T> {
     Err(Error::new(Code::INVALID_OPTIONS, format!("Cannot perform {what}")))
 }
 
-fn parse(series: &TimeSeries, statement: &UpdateStatement<'_>, context: &Context) -> Result<(Query, Modifier)> {
+fn parse(
+    scope: &Scope<'_>,
+    series: &TimeSeries,
+    statement: &UpdateStatement<'_>,
+    context: &Context,
+) -> Result<(Query, Modifier)> {
     let Some(meta_field) = &series.options.meta_field else {
         return refused("an update on a time-series collection that does not have a metaField");
     };
@@ -81,7 +86,7 @@ fn parse(series: &TimeSeries, statement: &UpdateStatement<'_>, context: &Context
         multi: true,
     };
     let modifier = Modifier::parse(&modification, context)?;
-    Ok((Query::new(Filter::from_root(Node::And(nodes), filter.collation())), modifier))
+    Ok((super::seen(scope, nodes, &filter)?, modifier))
 }
 
 /// `{$set: {"m.x": 1}}` as `{$set: {"meta.x": 1}}`. None: something else would be changed.
@@ -117,6 +122,7 @@ fn run(
         let count = measurements(old);
         *matched += count;
         if let Some(new) = modifier.apply(&query.filter, old)? {
+            scope.check_shard_key(old, new.doc.as_doc())?;
             arbor_store::update(txn, buckets, old, new.doc.as_doc(), update_kind(&new))?;
             *modified += count;
         }
