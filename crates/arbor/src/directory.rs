@@ -11,6 +11,7 @@
 //! | `ftree/`, `lmdb/`, `rocksdb/`, `wiredTiger/` | the trees of the engine of that name |
 //! | `diagnostic.data/` | samples of all statistics (`metrics`, flight/); they may be deleted at any time |
 //! | `scratch/` | temporary files; nothing in it survives a start |
+//! | `backup.cursor/` | the files of `$backupCursor` while it is open (`command`); it does not survive a start |
 //! | `reserve` | space for the time when there is none (`txn`'s `Space`); it may be deleted while no server runs |
 //!
 //! The identity is written before anything else and made durable with its name, so a directory without one is new (or not

@@ -1,5 +1,6 @@
 //! Joins `server` and `command`: frames on one side, requests on the other.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use arbor_command::{Commands, Connection, Host, Keys};
 use arbor_member::Dialer;
 use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place, Refusal};
 use arbor_server::{Bell, Handler, Metrics, News, Session, Stop, Tls};
+use arbor_txn::fetch::{self, Begun};
 
 use crate::config::Settings;
 use crate::security;
@@ -113,6 +115,16 @@ impl Host for Process {
 
     fn shut_down(&self) {
         self.stop.now();
+    }
+
+    fn make_directory(
+        &self,
+        peer: &dyn fetch::Peer,
+        state: &Begun,
+        home: &str,
+        directory: &Path,
+    ) -> Result<(), String> {
+        crate::backup::copy::make(peer, state, home, directory)
     }
 
     fn has_left(&self, connection: u64) -> bool {

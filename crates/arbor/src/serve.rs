@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_command::{Commands, Options, Parameters};
+use arbor_command::{BACKUP_CURSOR_DIRECTORY, Commands, Options, Parameters};
 use arbor_engine::MemberState;
 use arbor_member::Dialer;
 use arbor_protocol::log::{Log, events};
@@ -92,6 +92,8 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), cell.clone())).map_err(Failure::cannot_start)?;
     let directory = Directory::open(&settings.dbpath, engines.home)?;
+    // a backup cursor ends with its server
+    let _there_was_none = std::fs::remove_dir_all(settings.dbpath.join(BACKUP_CURSOR_DIRECTORY));
     write_pidfile(&settings)?;
     let accounts = security::accounts(&settings)?;
     let audit = audit::open(&settings)?;

@@ -1,6 +1,6 @@
 //! State shared by all connections.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,12 +14,13 @@ use arbor_protocol::topology::Topology;
 use arbor_protocol::transport::{NetworkStatistics, Peer, Refusal};
 use arbor_query::Database;
 use arbor_repl::{OwnFacts, Replication};
-use arbor_txn::fetch::Source;
+use arbor_txn::fetch::{self, Begun, Source};
 
 use crate::access::{Accounts, ClusterAuth, Keys};
 use crate::analysis::sampler::Sampler;
 use crate::audit::Audit;
 use crate::cmd::admin::auto_compact::AutoCompact;
+use crate::cmd::crud::backup_cursor::BackupOpen;
 use crate::cmd::repl::arbor_tree::HELD_IDLE;
 use crate::feature_version::FeatureVersion;
 use crate::log_components::LogComponents;
@@ -76,6 +77,10 @@ pub trait Host: Send + Sync {
     }
     /// Begins the clean shutdown; returns at once.
     fn shut_down(&self);
+    /// Makes a data directory, which is empty still, of the state that a peer has. `home`: the engine of the trees that a server keeps for itself.
+    fn make_directory(&self, _: &dyn fetch::Peer, _: &Begun, _home: &str, _: &Path) -> std::result::Result<(), String> {
+        Err("this server cannot make files".to_owned())
+    }
     /// Returns true if the client of a connection has closed it.
     fn has_left(&self, _connection: u64) -> bool {
         false
@@ -121,6 +126,7 @@ pub struct Commands {
     pub(crate) sampler: Sampler,
     /// Time at which the last backup began, in milliseconds since 1970; 0: none since the start.
     pub(crate) last_backup_ms: AtomicI64,
+    pub(crate) backup_open: BackupOpen,
     pub(crate) write_block: WriteBlock,
     pub(crate) log_components: LogComponents,
     pub(crate) stopping: AtomicBool,
@@ -191,6 +197,7 @@ impl Commands {
             query_statistics: QueryStatistics::default(),
             sampler: Sampler::default(),
             last_backup_ms: AtomicI64::new(0),
+            backup_open: BackupOpen::default(),
             write_block: WriteBlock::default(),
             log_components: LogComponents::default(),
             stopping: AtomicBool::new(false),

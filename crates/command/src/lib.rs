@@ -71,6 +71,7 @@ mod write_block;
 
 pub use access::{Accounts, ClusterAuth, Identity, Keys};
 pub use audit::{Audit, AuditOptions};
+pub use cmd::crud::backup_cursor::BACKUP_CURSOR_DIRECTORY;
 pub use cmd::diagnostics::small::Recording;
 pub use commands::{Commands, Host, Options};
 pub use connection::Connection;

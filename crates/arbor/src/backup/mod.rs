@@ -17,6 +17,7 @@
 //! | `source` | the server that is asked |
 //! | `log_files` | the archived log in the target, byte layout |
 //! | `point` | a point of the past: the backup and the part of the log that make it up |
+//! | `copy` | the data directory that `$backupCursor` lists |
 //! | `cluster` | all sets of a sharded cluster at one time |
 //! | `create`, `archive`, `verify`, `restore` | the subcommands; `list` and `prune` are here |
 //!
@@ -28,6 +29,7 @@
 mod archive;
 mod cipher;
 mod cluster;
+pub(crate) mod copy;
 mod create;
 mod files;
 mod log_files;

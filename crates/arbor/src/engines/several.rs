@@ -85,6 +85,12 @@ impl Engines {
         Engines { home, default: home, choices: NAMES.iter().map(choice).collect(), member: OfMember::default() }
     }
 
+    /// As the directory was made, with caches of this size.
+    pub(crate) fn with_cache(home: &'static str, bytes: u64) -> Engines {
+        let choice = |name: &&'static str| EngineChoice::from_settings(name, &Settings::default(), Some(bytes));
+        Engines { home, default: home, choices: NAMES.iter().map(choice).collect(), member: OfMember::default() }
+    }
+
     pub(crate) fn default(&self) -> Option<&EngineChoice> {
         self.choices.iter().find(|choice| choice.name == self.default)
     }

@@ -185,6 +185,7 @@ impl<'s> Source<'s> {
                     needed.on_cluster(ListSessions);
                 }
             }
+            "$backupCursor" => needed.on_cluster(Fsync),
             "$listSampledQueries" => needed.on_cluster(ListSampledQueries),
             "$querySettings" => needed.on_cluster(QuerySettings),
             "$queryStats" => {
@@ -566,6 +567,7 @@ mod tests {
         assert!(!permitted(aggregate, "{ aggregate: 'c' }"));
         assert!(!permitted(aggregate, "{ aggregate: 'a', pipeline: [], pipeline: [{ $unionWith: 'c' }] }"));
         assert!(!permitted(aggregate, "{ aggregate: 1, pipeline: [{ $currentOp: { allUsers: true } }] }"));
+        assert!(!permitted(aggregate, "{ aggregate: 1, pipeline: [{ $backupCursor: {} }] }"));
         assert!(permitted(aggregate, "{ aggregate: 1, pipeline: [{ $currentOp: {} }] }"));
         assert!(permitted(aggregate, "{ aggregate: 1, pipeline: [{ $documents: [] }] }"));
         assert!(!permitted(aggregate, "{ aggregate: 1, pipeline: [{ $changeStream: {} }] }"));

@@ -11,7 +11,7 @@ use arbor_store::Namespace;
 use crate::analysis::SAMPLES;
 use crate::call::Call;
 use crate::cmd::admin::{index_filters, query_settings};
-use crate::cmd::crud::{explain, query_stats};
+use crate::cmd::crud::{backup_cursor, explain, query_stats};
 use crate::cmd::ddl::{list_collections, search_indexes};
 use crate::cmd::diagnostics::{coll_stats, current_op};
 use crate::cmd::shared::cursor_reply::{
@@ -46,6 +46,11 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
     check_level(call, spec.pipeline)?;
+    if backup_cursor::is_asked(&spec) {
+        backup_cursor::check(call, &spec)?;
+        let cursor = backup_cursor::open(call, &spec.namespace)?;
+        return answer_first(call, cursor, first);
+    }
     let cursor = match server_documents(call, &spec)? {
         Some(documents) => {
             let rest: ArrayBuf = spec.pipeline.iter().skip(1).collect();
@@ -85,6 +90,7 @@ pub(crate) fn check(call: &Call<'_>) -> Result<()> {
     let Parsed { spec, .. } = parse(call)?;
     check_level(call, spec.pipeline)?;
     match spec.pipeline.get(0).and_then(first_field) {
+        Some("$backupCursor") => backup_cursor::check(call, &spec),
         Some("$currentOp") if spec.collectionless => check_current_op(call),
         Some(name) if SEARCHES.contains(&name) => Err(search_indexes::not_enabled(name)),
         _ => Ok(()),

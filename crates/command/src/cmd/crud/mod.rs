@@ -1,6 +1,7 @@
 //! Reading and writing documents.
 
 pub(crate) mod aggregate;
+pub(crate) mod backup_cursor;
 pub(crate) mod bulk_write;
 pub(crate) mod count;
 pub(crate) mod delete;

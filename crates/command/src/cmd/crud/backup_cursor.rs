@@ -1,0 +1,204 @@
+//! `$backupCursor`: the files of a data directory that shows the state of one moment, to be copied while the cursor is open.
+//!
+//! The files are made for it, in the directory `backup.cursor` of the server's own: engines write over their files at any time, and several
+//! of them have no common moment. So a copy needs the space of the data once more until the cursor is closed, when it is removed.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arbor_base::TreeId;
+use arbor_bson::{Code, Doc, DocBuf, ValueRef};
+use arbor_protocol::arguments::{Field, present};
+use arbor_protocol::cluster_time::timestamp;
+use arbor_protocol::log::{events, now_ms};
+use arbor_query::cursor::{Filler, RowSource};
+use arbor_query::{AggregateSpec, Cursor, Interrupt};
+use arbor_store::Namespace;
+use arbor_txn::fetch::{Begun, Peer, PeerError};
+use uuid::Uuid;
+
+use crate::call::Call;
+use crate::{Commands, Error, Result};
+
+/// In the data directory; what a server leaves of it is removed at the next start.
+pub const BACKUP_CURSOR_DIRECTORY: &str = "backup.cursor";
+
+/// Time for which a batch waits when all files were listed.
+const PATIENCE: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(50);
+
+/// The first tree of all is in the home.
+const FIRST_TREE: TreeId = TreeId(1);
+
+/// Files of a data directory that say something about the server at work on it.
+const NOT_DATA: &[&str] = &["arbor.lock", "reserve", "scratch"];
+
+/// True while a cursor is open.
+pub(crate) type BackupOpen = Arc<AtomicBool>;
+
+pub(crate) fn is_asked(spec: &AggregateSpec<'_>) -> bool {
+    matches!(spec.pipeline.get(0), Some(ValueRef::Document(stage)) if stage.first().is_some_and(|(name, _)| name == "$backupCursor"))
+}
+
+/// Refuses the places where there is nothing to copy.
+pub(crate) fn check(call: &Call<'_>, spec: &AggregateSpec<'_>) -> Result<()> {
+    if call.server.router.is_some() {
+        let text = "a router has no data: run $backupCursor on the members of its shards and config servers";
+        return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
+    }
+    if call.db != "admin" || !spec.collectionless {
+        let text = "$backupCursor must be run against the 'admin' database with {aggregate: 1}";
+        return Err(Error::new(Code::INVALID_NAMESPACE, text));
+    }
+    if spec.pipeline.iter().count() > 1 {
+        return Err(Error::new(Code::INVALID_OPTIONS, "$backupCursor can have no stages behind it"));
+    }
+    let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(()) };
+    check_options(stage)
+}
+
+fn check_options(stage: Doc<'_>) -> Result<()> {
+    let Some((name, options)) = stage.first() else { return Ok(()) };
+    for (option, value) in present(Field::new("aggregate", name).document(options)?) {
+        let field = Field::new(name, option);
+        match option {
+            "incrementalBackup" if field.bool(value)? => {
+                let text = "$backupCursor makes whole backups only: `arbor backup create --incremental` continues one";
+                return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
+            }
+            "incrementalBackup" | "disableIncrementalBackup" => drop(field.bool(value)?),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes the files. It takes as long as writing the data does.
+pub(crate) fn open(call: &Call<'_>, namespace: &Namespace) -> Result<Cursor> {
+    let server = call.server;
+    if server.backup_open.swap(true, Ordering::AcqRel) {
+        let text = "The existing backup cursor must be closed before $backupCursor can succeed.";
+        return Err(Error::new(Code(50_886), text));
+    }
+    let id = Uuid::new_v4();
+    let above = server.options.dbpath.join(BACKUP_CURSOR_DIRECTORY);
+    // from here on its end removes what was made so far
+    let held = OpenBackup { open: server.backup_open.clone(), directory: above.clone() };
+    let directory = above.join(id.simple().to_string());
+    let state = make(server, &directory, &call.interrupt)?;
+    let mut documents = VecDeque::from([DocBuf::new().with("metadata", &metadata(server, id, &directory, &state))]);
+    files(&directory, &mut documents).map_err(|error| cannot("list the files of", &directory, &error))?;
+    let attributes = DocBuf::new().with("position", state.position.0 as i64).with("files", documents.len() as i64 - 1);
+    server.log.info(events::BACKUP_BEGUN, "backup", attributes);
+    server.last_backup_ms.store(now_ms(), Ordering::Relaxed);
+    Ok(Cursor::over_rows(namespace.clone(), BackupFiles { documents, _held: held }))
+}
+
+fn make(server: &Commands, directory: &Path, interrupt: &Interrupt) -> Result<Begun> {
+    let home = server.database.transactions.engine().engine_of(FIRST_TREE);
+    fs::create_dir_all(directory).map_err(|error| cannot("create", directory, &error))?;
+    let state = server.trees.begin_backup().map_err(crate::cmd::repl::arbor_tree::failed)?;
+    let frozen = Frozen { server, state: &state, interrupt };
+    let made = server.host.make_directory(&frozen, &state, home, directory);
+    server.trees.end(state.snapshot);
+    interrupt.check()?;
+    made.map_err(|reason| Error::new(Code::OPERATION_FAILED, format!("cannot make the files of a backup: {reason}")))?;
+    Ok(state)
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::new(Code::OPERATION_FAILED, format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn metadata(server: &Commands, id: Uuid, directory: &Path, state: &Begun) -> DocBuf {
+    let mut doc = DocBuf::new().with("backupId", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
+    doc.append("dbpath", directory.to_string_lossy().as_ref());
+    if let Some(replication) = &server.replication {
+        let entry = DocBuf::new().with("ts", timestamp(state.time)).with("t", replication.term());
+        doc.append("oplogStart", &entry).append("oplogEnd", &entry);
+        doc.append("checkpointTimestamp", timestamp(state.time));
+    }
+    doc.append("incrementalBackup", false);
+    doc
+}
+
+fn files(directory: &Path, listed: &mut VecDeque<DocBuf>) -> std::io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<std::io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let about = entry.metadata()?;
+        if NOT_DATA.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        if about.is_dir() {
+            files(&path, listed)?;
+        } else {
+            let name = path.to_string_lossy();
+            listed.push_back(DocBuf::new().with("filename", name.as_ref()).with("fileSize", about.len() as i64));
+        }
+    }
+    Ok(())
+}
+
+/// The trees of this server at one moment, until the statement is to end.
+struct Frozen<'s> {
+    server: &'s Commands,
+    state: &'s Begun,
+    interrupt: &'s Interrupt,
+}
+
+impl Peer for Frozen<'_> {
+    fn begin(&self) -> std::result::Result<Begun, PeerError> {
+        Ok(self.state.clone())
+    }
+
+    fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> std::result::Result<Vec<u8>, PeerError> {
+        self.interrupt.check().map_err(|error| PeerError::Failed(error.to_string()))?;
+        self.server.trees.block(snapshot, tree, after)
+    }
+
+    /// The one who began it ends it.
+    fn end(&self, _snapshot: u64) {}
+}
+
+/// Removes the files.
+struct OpenBackup {
+    open: BackupOpen,
+    directory: PathBuf,
+}
+
+impl Drop for OpenBackup {
+    fn drop(&mut self) {
+        // what cannot be removed now is removed by the next one, or at the next start
+        let _later = fs::remove_dir_all(&self.directory);
+        self.open.store(false, Ordering::Release);
+    }
+}
+
+/// Lists the files once, and stays open behind them.
+struct BackupFiles {
+    documents: VecDeque<DocBuf>,
+    _held: OpenBackup,
+}
+
+impl RowSource for BackupFiles {
+    fn fill(&mut self, filler: &mut Filler, _: &Namespace, interrupt: &Interrupt) -> arbor_query::Result<bool> {
+        let had_all = self.documents.is_empty();
+        filler.fill(|| Ok(self.documents.pop_front()))?;
+        let begun = Instant::now();
+        while had_all && filler.is_empty() && begun.elapsed() < PATIENCE {
+            interrupt.check()?;
+            std::thread::sleep(STEP);
+        }
+        Ok(false)
+    }
+
+    fn may_block(&self) -> bool {
+        true
+    }
+}
