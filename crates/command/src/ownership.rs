@@ -169,6 +169,8 @@ pub(crate) struct Ownership {
 pub(crate) struct Pass<'o> {
     _of_collection: Option<RwLockReadGuard<'o, ()>>,
     _of_database: Option<RwLockReadGuard<'o, ()>>,
+    /// Those of a command on several collections.
+    _of_each: Vec<RwLockReadGuard<'o, ()>>,
     pub(crate) placed: Option<Arc<Placed>>,
     _writing: Vec<Writing>,
 }
@@ -257,6 +259,23 @@ impl Ownership {
                 break;
             }
         }
+        if let Some(ValueRef::Array(versions)) = body.get("shardVersions") {
+            for entry in versions.iter() {
+                let ValueRef::Document(entry) = entry else { continue };
+                let (Some(ValueRef::String(namespace)), Some(ValueRef::Document(version))) =
+                    (entry.get("ns"), entry.get("shardVersion"))
+                else {
+                    continue;
+                };
+                pass._of_each.push(self.gate(namespace).read_recursive());
+                self.check_collection(namespace, version, true)?;
+                if let Some(ValueRef::Document(version)) = entry.get("databaseVersion") {
+                    let db = namespace.split('.').next().unwrap_or_default();
+                    pass._of_each.push(self.gate(db).read_recursive());
+                    self.check_database(db, version)?;
+                }
+            }
+        }
         if let Some(ValueRef::Document(version)) = body.get("databaseVersion") {
             let guard = self.gate(db).read_recursive();
             self.check_database(db, version)?;
@@ -277,8 +296,7 @@ impl Ownership {
             && !known.contains_key(namespace)
             && known.contains_key(&format!("{db}{BUCKETS}{name}"))
         {
-            let text = format!("{namespace} is a time series on several shards");
-            return Err(Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text));
+            return Err(is_series_of_shards(namespace));
         }
         match known.get(namespace) {
             None | Some(Known::Database(_)) if placement == UNSHARDED => Ok((None, None)),
@@ -294,6 +312,11 @@ impl Ownership {
     fn check_database(&self, db: &str, received: Doc<'_>) -> Result<()> {
         check_database(self.known.read().get(db), db, received)
     }
+}
+
+fn is_series_of_shards(namespace: &str) -> Error {
+    let text = format!("{namespace} is a time series on several shards");
+    Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text)
 }
 
 fn check_database(known: Option<&Known>, db: &str, received: Doc<'_>) -> Result<()> {
@@ -610,6 +633,11 @@ impl Commands {
             (body.get("shardVersion"), body.first())
         {
             let namespace = format!("{db}.{name}");
+            if let Some(buckets) = self.database.store.buckets_of(&Namespace::new(db, name)?)
+                && known(buckets.namespace.as_str())?.is_some()
+            {
+                return Err(is_series_of_shards(&namespace));
+            }
             match known(&namespace)? {
                 None | Some(Known::Database(_)) if placement(version) == UNSHARDED => {}
                 Some(Known::Collection(own)) if own.placement == placement(version) => {

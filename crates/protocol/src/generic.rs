@@ -66,6 +66,7 @@ pub fn is_generic(name: impl AsRef<[u8]>) -> bool {
             | b"stmtId"
             | b"stmtIds"
             | b"databaseVersion"
+            | b"shardVersions"
             | b"shardVersion"
             | b"clientOperationKey"
             | b"maxTimeMSOpOnly"

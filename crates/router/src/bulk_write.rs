@@ -3,15 +3,17 @@
 //! Neighbouring inserts into one collection go together. The others go one by one, since the reply says what each of them has done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, Routed, RoutedCursor};
 use arbor_query::Cursor;
 use arbor_store::Namespace;
 
-use crate::catalog::Routing;
+use crate::catalog::{Routing, version_entry};
 use crate::dispatch::{VIEW_ATTEMPTS, is_view};
-use crate::{Request, fields};
+use crate::shard::Shard;
+use crate::{ATTEMPTS, Request, fields, is_stale};
 
 /// Fields of `bulkWrite` that are not those of a single statement.
 const OWN_FIELDS: &[&str] =
@@ -102,8 +104,27 @@ impl Request<'_> {
     pub(crate) fn bulk_write(&self) -> Result<Answer> {
         let (ops, infos) = (self.documents_of("ops"), self.documents_of("nsInfo"));
         let namespaces = arbor_command::check_bulk_write(self.body(), &ops, &infos)?;
-        if let Some(shard) = self.only_shard_of(&namespaces)? {
-            return Ok(Answer::Reply(self.forward_to(&Routing::Unsharded(shard.clone(), None), &shard)?));
+        let mut attempts = 0;
+        while let Some((shard, routings)) = self.only_shard_of(&namespaces)? {
+            let named = namespaces.iter().zip(&routings);
+            let versions: Vec<DocBuf> =
+                named.clone().filter_map(|(name, routing)| version_entry(name, routing)).collect();
+            let body = fields::without(self.body(), &["shardVersions"])
+                .with("shardVersions", &versions.iter().collect::<ArrayBuf>());
+            let all = Routing::Unsharded(shard.clone(), None);
+            match self.with_body(&body, |request| request.forward_to(&all, &shard)) {
+                // nothing was done
+                Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
+                    self.interrupt().check()?;
+                    for (name, routing) in named {
+                        let db = name.split('.').next().unwrap_or_default();
+                        self.catalog().forget_used(db, name, routing);
+                    }
+                    std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
+                    attempts += 1;
+                }
+                reply => return Ok(Answer::Reply(reply?)),
+            }
         }
         let body = self.body();
         let ordered = body.get("ordered").is_none() || fields::is_true(body, "ordered");
@@ -145,24 +166,22 @@ impl Request<'_> {
         }))
     }
 
-    /// Returns the shard on which all of these collections are. None: there is no such shard.
-    fn only_shard_of(&self, namespaces: &[String]) -> Result<Option<Arc<crate::shard::Shard>>> {
-        let mut one: Option<Arc<crate::shard::Shard>> = None;
+    /// Returns the shard on which all of these collections are, and how that is known. None: there is no such shard.
+    fn only_shard_of(&self, namespaces: &[String]) -> Result<Option<(Arc<Shard>, Vec<Routing>)>> {
+        let (mut one, mut routings): (Option<Arc<Shard>>, Vec<Routing>) = (None, Vec::new());
         for namespace in namespaces {
             let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-            let shard = match self.catalog().routing(db, namespace, true, self.interrupt())? {
-                Routing::Unsharded(shard, _) | Routing::Config(shard) => shard,
-                Routing::Sharded(..) => return Ok(None),
-            };
-            if self.catalog().buckets(db, collection, self.interrupt())?.is_some() {
+            let routing = self.catalog().routing(db, namespace, true, self.interrupt())?;
+            let (Routing::Unsharded(shard, _) | Routing::Config(shard)) = &routing else { return Ok(None) };
+            if self.catalog().buckets(db, collection, self.interrupt())?.is_some()
+                || one.as_ref().is_some_and(|own| own.name != shard.name)
+            {
                 return Ok(None);
             }
-            if one.as_ref().is_some_and(|own| own.name != shard.name) {
-                return Ok(None);
-            }
-            one = Some(shard);
+            one = Some(shard.clone());
+            routings.push(routing);
         }
-        Ok(one)
+        Ok(one.map(|shard| (shard, routings)))
     }
 
     /// Runs neighbouring operations of one kind on one collection. Returns false if those behind them are not to run.

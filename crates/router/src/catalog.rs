@@ -829,6 +829,17 @@ pub(crate) fn now() -> Timestamp {
     Timestamp { seconds: (ms / 1000) as u32, increment: 1 + rand::random::<u32>() % 1_000_000 }
 }
 
+/// Returns the version of one of the collections of a command on several, for the shard that has all of each.
+pub(crate) fn version_entry(namespace: &str, routing: &Routing) -> Option<DocBuf> {
+    match routing {
+        Routing::Unsharded(_, Some(database)) => {
+            let entry = DocBuf::new().with("ns", namespace).with("shardVersion", &table::unsharded());
+            Some(entry.with("databaseVersion", &database.version))
+        }
+        _ => None,
+    }
+}
+
 /// Adds the version that the shard is to check.
 pub(crate) fn versioned(mut command: DocBuf, routing: &Routing, shard: &str) -> DocBuf {
     match routing {

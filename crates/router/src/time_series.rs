@@ -76,7 +76,7 @@ impl<'r> Request<'r> {
         self.body().get(OF_TIME_SERIES).is_some()
     }
 
-    fn with_body<T>(&self, body: &DocBuf, work: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_body<T>(&self, body: &DocBuf, work: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
         let routed = Routed { body: body.as_doc(), ..*self.routed };
         work(&Request { routed: &routed, ..*self })
     }

@@ -1,0 +1,38 @@
+"""`bulkWrite` through a router that does not know where the collections are now."""
+
+import contextlib
+
+import pytest
+from pymongo import DeleteOne, InsertOne, UpdateMany
+
+from arbor_cluster import Cluster
+
+
+@pytest.fixture
+def routers(tmp_path):
+    with contextlib.ExitStack() as stack:
+        cluster = Cluster(tmp_path, stack)
+        client, other = (stack.enter_context(router.client()) for router in cluster.routers)
+        client.admin.command("enableSharding", "de", primaryShard="s0")
+        yield client, other
+
+
+def test_what_was_sharded_or_moved_by_another_router(routers):
+    client, other = routers
+    for name in ("c", "plain"):
+        client.de[name].insert_many([{"_id": n, "a": n} for n in range(10)])
+        # the other router learns that one shard has all of it
+        other.bulk_write([UpdateMany({}, {"$set": {"z": 0}}, namespace=f"de.{name}")])
+    client.de.c.create_index("a")
+    client.admin.command("shardCollection", "de.c", key={"a": 1})
+    client.admin.command("split", "de.c", middle={"a": 5})
+    client.admin.command("moveChunk", "de.c", find={"a": 5}, to="s1")
+    done = other.bulk_write([
+        InsertOne({"_id": "new", "a": 7}, namespace="de.c"), UpdateMany({"a": {"$gte": 0}}, {"$set": {"z": 1}}, namespace="de.c"),
+        DeleteOne({"a": 9}, namespace="de.c")])
+    assert (done.inserted_count, done.matched_count, done.deleted_count) == (1, 11, 1)
+    assert client.de.c.count_documents({"z": 1}) == client.de.c.count_documents({}) == 10
+    assert client.de.c.find_one({"_id": "new"})["z"] == 1
+    client.admin.command("movePrimary", "de", to="s1")
+    other.bulk_write([InsertOne({"_id": "new"}, namespace="de.plain"), UpdateMany({}, {"$set": {"z": 2}}, namespace="de.plain")])
+    assert client.de.plain.count_documents({"z": 2}) == 11
