@@ -2,14 +2,16 @@
 //!
 //! It is there before the recovery, so that `/readyz` can say that the server is not ready yet.
 
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use arbor_bson::DocBuf;
-use arbor_metrics::{Options, Source};
+use arbor_metrics::{Connection, Options, Secure, Source, Timed};
 use arbor_protocol::log::{Log, events};
-use arbor_server::Stop;
+use arbor_server::{Stop, Tls};
+use rustls::{ServerConnection, StreamOwned};
 
 use crate::config::Settings;
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
@@ -41,6 +43,46 @@ impl Source for Watched {
     }
 }
 
+/// The certificates and rules of the clients' port.
+struct HttpTls(Arc<Tls>);
+
+impl Secure for HttpTls {
+    fn is_required(&self) -> bool {
+        self.0.is_required()
+    }
+
+    fn encrypted(&self, stream: Timed) -> io::Result<Box<dyn Connection>> {
+        let connection = self.0.connection().map_err(io::Error::other)?;
+        Ok(Box::new(Encrypted(StreamOwned::new(connection, stream))))
+    }
+}
+
+/// A connection that reports its end to the peer.
+struct Encrypted(StreamOwned<ServerConnection, Timed>);
+
+impl Read for Encrypted {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for Encrypted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        self.0.conn.send_close_notify();
+        let _the_peer_may_be_gone = self.0.flush();
+    }
+}
+
 const RECOVERING: &str = "the server starts";
 
 /// Starts the thread of the port, if one was asked for.
@@ -48,6 +90,7 @@ pub(crate) fn start(
     settings: &Settings,
     commands: &CommandsCell,
     stop: &Stop,
+    tls: Option<Arc<Tls>>,
     log: &Log,
 ) -> Result<Option<JoinHandle<()>>, Failure> {
     let Some(port) = settings.http.port else { return Ok(None) };
@@ -73,6 +116,7 @@ pub(crate) fn start(
     let bound = listener.local_addr().map_err(cannot)?;
     log.info(events::LISTENING, "http", DocBuf::new().with("address", &bound.to_string()));
     let options = Options {
+        secure: tls.map(|tls| Arc::new(HttpTls(tls)) as Arc<dyn Secure>),
         token_file,
         has_access_control: settings.has_access_control(),
         collections_max: settings.http.collections_max,

@@ -99,7 +99,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let audit = audit::open(&settings)?;
     let listeners = bind(&settings)?;
     security::check_addresses(&settings, &listeners, log)?;
-    let http = http::start(&settings, &cell, &stop, log)?;
+    let http = http::start(&settings, &cell, &stop, tls.clone(), log)?;
     let pace = Pace {
         commit_interval: Duration::from_millis(settings.commit_interval_ms),
         // 0 meant "never" in MongoDB; the log would grow without end.

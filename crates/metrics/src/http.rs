@@ -17,17 +17,69 @@ const CONNECTIONS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Time for a whole request and its reply.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// The first byte of a TLS connection: the type of its first record.
+const TLS_HANDSHAKE: u8 = 22;
+/// Paths that need no TLS where it is required: probes have no certificates, and these say nothing about the data.
+const HEALTH: &[&str] = &["/healthz", "/readyz"];
 /// Interval at which the listener checks for a stop.
 const TICK: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
+    /// `None`: the port speaks no TLS.
+    pub secure: Option<Arc<dyn Secure>>,
     /// `/metrics` requires the token in this file, which is read for each request. `None`: it is open.
     pub token_file: Option<PathBuf>,
     /// Clients log in to the server: statements are shown, and ended, with a token only.
     pub has_access_control: bool,
     /// Collections with metrics of their own.
     pub collections_max: usize,
+}
+
+/// TLS of the port.
+pub trait Secure: Send + Sync {
+    /// Returns true if requests without TLS are for the server's health only.
+    fn is_required(&self) -> bool;
+
+    /// Begins TLS; the handshake takes place when the connection is read.
+    fn encrypted(&self, stream: Timed) -> std::io::Result<Box<dyn Connection>>;
+}
+
+pub trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
+
+/// A socket with a time limit for all that is read and written.
+pub struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    /// Waits for the first byte, which a client of TLS begins its handshake with.
+    fn begins_tls(&self) -> std::io::Result<bool> {
+        let mut first = [0];
+        self.stream.set_read_timeout(Some(left(self.until)?))?;
+        Ok(self.stream.peek(&mut first)? == 1 && first == [TLS_HANDSHAKE])
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(Some(left(self.until)?))?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.until)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 /// Answers requests until `is_stopping` returns true.
@@ -76,18 +128,34 @@ impl Reply {
     }
 }
 
-fn answer(mut stream: TcpStream, options: &Options, source: &dyn Source) -> std::io::Result<()> {
-    let until = Instant::now() + REQUEST_TIME;
+fn answer(stream: TcpStream, options: &Options, source: &dyn Source) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
-    let head = match read_head(&mut stream, until)? {
-        Ok(head) => head,
-        Err(reply) => return write(stream, until, &reply, true),
+    let stream = Timed { stream, until: Instant::now() + REQUEST_TIME };
+    let mut health_only = false;
+    let mut connection: Box<dyn Connection> = match &options.secure {
+        Some(secure) if stream.begins_tls()? => secure.encrypted(stream)?,
+        secure => {
+            health_only = secure.as_ref().is_some_and(|secure| secure.is_required());
+            Box::new(stream)
+        }
     };
-    let (reply, has_body) = reply_to(&head, options, source);
-    write(stream, until, &reply, has_body)
+    let head = match read_head(&mut *connection)? {
+        Ok(head) => head,
+        Err(reply) => return write(&mut *connection, &reply, true),
+    };
+    let (reply, has_body) = match health_only && !HEALTH.contains(&path_of(&head)) {
+        true => (Reply::text("403 Forbidden", "this port requires https"), true),
+        false => reply_to(&head, options, source),
+    };
+    write(&mut *connection, &reply, has_body)
 }
 
-fn write(mut stream: TcpStream, until: Instant, reply: &Reply, has_body: bool) -> std::io::Result<()> {
+fn path_of(head: &str) -> &str {
+    let target = head.lines().next().unwrap_or_default().split(' ').nth(1).unwrap_or_default();
+    target.split('?').next().unwrap_or_default()
+}
+
+fn write(stream: &mut dyn Connection, reply: &Reply, has_body: bool) -> std::io::Result<()> {
     let challenge = if reply.status.starts_with("401") { "WWW-Authenticate: Bearer\r\n" } else { "" };
     let mut out = format!(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
@@ -99,15 +167,7 @@ fn write(mut stream: TcpStream, until: Instant, reply: &Reply, has_body: bool) -
     if has_body {
         out.push_str(&reply.body);
     }
-    let mut rest = out.as_bytes();
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(until)?))?;
-        let written = stream.write(rest)?;
-        if written == 0 {
-            return Err(ErrorKind::WriteZero.into());
-        }
-        rest = rest.get(written..).unwrap_or_default();
-    }
+    stream.write_all(out.as_bytes())?;
     stream.flush()
 }
 
@@ -117,10 +177,9 @@ fn left(until: Instant) -> std::io::Result<Duration> {
 }
 
 /// Reads up to the empty line. The inner error is the reply to a head that is too long.
-fn read_head(stream: &mut TcpStream, until: Instant) -> std::io::Result<Result<String, Reply>> {
+fn read_head(stream: &mut dyn Connection) -> std::io::Result<Result<String, Reply>> {
     let (mut head, mut buffer) = (Vec::new(), [0; 1024]);
     loop {
-        stream.set_read_timeout(Some(left(until)?))?;
         let read = stream.read(&mut buffer)?;
         if read == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -142,7 +201,7 @@ fn reply_to(head: &str, options: &Options, source: &dyn Source) -> (Reply, bool)
     if !words.next().is_some_and(|version| version.starts_with("HTTP/1.")) {
         return (Reply::text("400 Bad Request", "this is no request of HTTP/1.1"), true);
     }
-    let path = target.split('?').next().unwrap_or_default();
+    let path = path_of(head);
     let reply = match (method, path) {
         ("GET" | "HEAD", "/metrics") => metrics(head, options, source),
         ("GET" | "HEAD", "/") => Reply { status: "200 OK", content: "text/html; charset=utf-8", body: console::page() },
@@ -236,9 +295,12 @@ mod tests {
         }
     }
 
+    fn unprotected() -> Options {
+        Options { secure: None, token_file: None, has_access_control: false, collections_max: 10 }
+    }
+
     fn reply(head: &str, token_file: Option<&Path>) -> Reply {
-        let options =
-            Options { token_file: token_file.map(Path::to_owned), has_access_control: false, collections_max: 10 };
+        let options = Options { token_file: token_file.map(Path::to_owned), ..unprotected() };
         reply_to(head, &options, &Fixed).0
     }
 
@@ -281,7 +343,7 @@ mod tests {
         std::fs::write(&file, "secret").unwrap();
         let ask = |head: &str, has_access_control: bool, with_file: bool| {
             let token_file = with_file.then(|| file.clone());
-            reply_to(head, &Options { token_file, has_access_control, collections_max: 10 }, &Fixed).0
+            reply_to(head, &Options { token_file, has_access_control, ..unprotected() }, &Fixed).0
         };
         let data = "GET /console.json HTTP/1.1\r\nHost: 127.0.0.1:9216\r\n";
         assert_eq!(ask(&format!("{data}\r\n"), false, false).body, "{\"operations\":true}");
@@ -312,7 +374,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
-        let options = Options { token_file: None, has_access_control: false, collections_max: 10 };
+        let options = unprotected();
         let server =
             std::thread::spawn(move || serve(&listener, options, Arc::new(Fixed), || stopping.load(Ordering::Relaxed)));
         let ask = |text: &[u8]| {

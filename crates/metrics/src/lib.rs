@@ -19,7 +19,7 @@ mod render;
 
 use arbor_bson::DocBuf;
 
-pub use http::{Options, serve};
+pub use http::{Connection, Options, Secure, Timed, serve};
 pub use render::{Format, render};
 
 /// The server that is watched. Errors are sentences for the reply.

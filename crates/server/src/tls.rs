@@ -86,13 +86,17 @@ impl Tls {
         self.loaded.read().certificate.clone()
     }
 
-    pub(crate) fn is_required(&self) -> bool {
+    pub fn is_required(&self) -> bool {
         self.options.required
     }
 
+    /// Returns the state of a new connection.
+    pub fn connection(&self) -> Result<ServerConnection, rustls::Error> {
+        ServerConnection::new(self.loaded.read().config.clone())
+    }
+
     pub(crate) fn begin(&self) -> Result<Secure, rustls::Error> {
-        let config = self.loaded.read().config.clone();
-        Ok(Secure { connection: Mutex::new(ServerConnection::new(config)?) })
+        Ok(Secure { connection: Mutex::new(self.connection()?) })
     }
 }
 
