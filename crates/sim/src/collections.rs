@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lang::Collation;
+use arbor_lang::update::Update;
+use arbor_lang::{Collation, Context};
 use arbor_store::{
     BuildSettings, CollectionGuard, EngineNames, Error, IndexSelection, Namespace, Phase, Store, StoreOptions,
-    TreeDefaults, UpdateKind, ViewDefinition, Watch, count, insert, record, update,
+    TreeDefaults, UpdateKind, ViewDefinition, Watch, count, insert, record, update, update_unread,
 };
 use arbor_txn::{Error as TxnError, ReadView, Transaction, Transactions, View};
 use parking_lot::{Condvar, Mutex};
@@ -179,8 +180,10 @@ impl Change {
             Change::Create => {
                 let capped =
                     DocBuf::new().with("capped", true).with("size", 100_000i64).with("max", i64::from(CAPPED_MAX));
-                OF_KEYS.iter().try_for_each(|name| store.create_collection(&named(name), &DocBuf::new()).map(drop))?;
-                store.create_collection(&named(CAPPED), &capped).map(drop)
+                // An earlier term may have made some of them.
+                let all = OF_KEYS.iter().map(|name| (*name, DocBuf::new())).chain([(CAPPED, capped)]);
+                all.filter(|(name, _)| store.collection(&named(name)).is_none())
+                    .try_for_each(|(name, options)| store.create_collection(&named(name), &options).map(drop))
             }
             Change::CreateIndex { of, unique } => store.build_indexes(&named(of), &[index(unique)], settings).map(drop),
             Change::DropIndex { of, unique } => {
@@ -357,6 +360,13 @@ impl Collections {
                 held.push(other);
             }
         }
+        for name in OTHER.into_iter().filter(|_| choice % 8 > 4) {
+            if let Some(other) = self.hold(name)? {
+                let id = (value % 7) as i64;
+                set_unread(txn, &other, id, value as i64)?;
+                held.push(other);
+            }
+        }
         Ok(())
     }
 
@@ -381,6 +391,28 @@ fn put(txn: &mut Transaction, own: &CollectionGuard, id_key: &[u8], new: &DocBuf
         None => insert(txn, own, new.as_doc()),
     };
     done.map_err(refused)
+}
+
+/// Sets a field of a document that may be there, without reading it where the leader's engine stores messages.
+fn set_unread(txn: &mut Transaction, own: &CollectionGuard, id: i64, value: i64) -> Result<(), Written> {
+    let (field, unset) = (DocBuf::new().with("unread", value), DocBuf::new().with("v", ""));
+    let operators = DocBuf::new().with("$set", &field).with("$unset", &unset);
+    let parsed = Update::parse((&operators).into(), &[], &Context::new(0)).expect("the operators are right");
+    let id = ValueRef::Int64(id);
+    if update_unread(txn, own, id, operators.as_doc(), &parsed).map_err(refused)? {
+        arbor_base::sometimes!("sim: an update reads nothing");
+        let shown = record(txn, own, &own.id_key(id)).expect("the engine reads");
+        let is_set = |row: &[u8]| Doc::trusted(row).get("unread").is_some() && Doc::trusted(row).get("v").is_none();
+        assert!(shown.is_none_or(|row| is_set(&row)), "a transaction sees its own message");
+        return Ok(());
+    }
+    let id_key = own.id_key(id);
+    let old = record(txn, own, &id_key).expect("the engine reads").map(|old| Doc::trusted(&old).to_buf());
+    let Some(old) = old else { return Ok(()) };
+    match parsed.apply(old.as_doc(), None).expect("the operators fit every document") {
+        Some(new) => update(txn, own, old.as_doc(), new.as_doc(), UpdateKind::Update).map_err(refused),
+        None => Ok(()),
+    }
 }
 
 fn refused(error: Error) -> Written {

@@ -21,6 +21,7 @@ use arbor_log::{Log, LogOptions, Member};
 use arbor_repl::isr::{Epochs, Found};
 use arbor_repl::{Epoch, StoreId};
 use arbor_session::{Intent, SessionId, Sessions};
+use arbor_store::UpdateMessages;
 use arbor_txn::chain::{Assembler, Part};
 use arbor_txn::fetch::{Peer, Source, SyncMarker};
 use arbor_txn::record::Record;
@@ -121,7 +122,8 @@ impl Engines {
                     })
                 });
                 let set = EngineSet::open(directory, kinds.collect(), ENGINES[0], ENGINES[0]);
-                let options = SetOptions { adapts: true, ..SetOptions::default() };
+                let options =
+                    SetOptions { adapts: true, updates: Some(Arc::new(UpdateMessages)), ..SetOptions::default() };
                 Arc::new(set.and_then(|set| set.with_options(options)).expect("engines open after every crash"))
             }
         };
@@ -134,6 +136,7 @@ fn open_forest(disk: &FaultyDisk) -> Stored {
         threads: 0,
         memtable_bytes: 2_000,
         checkpoint_interval_ms: 0,
+        updates: Some(Arc::new(UpdateMessages)),
         ..ForestOptions::new(Arc::new(disk.clone()), 8 << 20)
     };
     Stored::Ftree(Arc::new(Forest::open(Path::new("data/ftree"), options).expect("ftree opens after every crash")))
@@ -155,6 +158,7 @@ fn open<R: Rows>(disk: &FaultyDisk, engine: Engines, wall: &Arc<AtomicI64>, defe
             .then(|| SyncMarker::new(Arc::new(disk.clone()), Path::new("data"))),
         history: Some(Retention { bytes: u64::MAX, time: Duration::from_secs(1 << 30) }),
         clock: Some(Arc::new(move || wall.load(Ordering::Relaxed))),
+        updates: Some(Arc::new(UpdateMessages)),
         ..Options::default()
     };
     let transactions = Transactions::open_as(Opening::Follower, log, engine.all.clone(), options);
@@ -622,7 +626,8 @@ impl<R: Rows> Data for TxnData<R> {
             transactions.fetch_missing(from, &|| false)
         });
         match fetched {
-            Ok(_) | Err(Error::OutOfSpace { .. }) => {}
+            // A peer that has restarted may not have come so far again.
+            Ok(_) | Err(Error::OutOfSpace { .. } | Error::Peer { .. }) => {}
             Err(error) => panic!("a load is not fetched: {error}"),
         }
         self.show_more();

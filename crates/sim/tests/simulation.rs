@@ -109,7 +109,7 @@ fn the_real_commit_path_shows_defects() {
 fn collections_show_defects() {
     std::panic::set_hook(Box::new(|_| {}));
     for (defect, seed) in
-        [(Member(Majority), 1), (Member(NoFence), 24), (Defect::CatalogueStale, 1), (Defect::AheadForgotten, 43)]
+        [(Member(Majority), 1), (Member(NoFence), 24), (Defect::CatalogueStale, 1), (Defect::AheadForgotten, 22)]
     {
         let finding = run_on_store(seed, Some(defect), false).finding;
         assert!(finding.is_some(), "{defect:?} is not found by seed {seed}");

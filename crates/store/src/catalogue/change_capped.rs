@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arbor_bson::DocBuf;
-use arbor_txn::Transaction;
+use arbor_txn::{Transaction, View};
 use uuid::Uuid;
 
 use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::collection::{bytes_counter, count_counter};
+use crate::collection::{bytes_counter, count_counter, unread_counter};
 use crate::noting::commands as noting;
 use crate::{Collection, Error, Namespace, RecordCursor, Result, Store, capped};
 
@@ -38,10 +38,13 @@ impl Store {
         let kept = last_that_fit(&records, bytes_max as u64);
         debug_assert!(crate::count(&txn, &old)? == records.len() as u64, "all documents of {namespace} are in order");
         let (gone, stay) = records.split_at(records.len() - kept);
-        let bytes: u64 = gone.iter().map(|(_, bytes)| bytes).sum();
+        // As they are, since the size bounds them: what unread updates added is not counted.
+        let bytes: u64 = stay.iter().map(|(_, bytes)| bytes).sum();
         gone.iter().for_each(|(id_key, _)| txn.delete(new.tree, id_key.as_slice()));
+        let (counted, unread) = (txn.counter(bytes_counter(new.tree))?, txn.counter(unread_counter(new.tree))?);
         txn.add_counter(count_counter(new.tree), -(gone.len() as i64));
-        txn.add_counter(bytes_counter(new.tree), -(bytes as i64));
+        txn.add_counter(bytes_counter(new.tree), bytes as i64 - counted);
+        txn.add_counter(unread_counter(new.tree), -unread);
         capped::place_all(&mut txn, order, stay.iter().map(|(id_key, _)| id_key.as_slice()));
         for index in &old.indexes {
             txn.drop_tree(index.tree);

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use arbor_base::TreeId;
 use arbor_bson::DocBuf;
 use arbor_txn::record::Load;
-use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
+use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, View};
 
 use self::carry::SameRows;
 use self::copy::Copy;
@@ -215,6 +215,7 @@ impl Switch<'_> {
         let (documents, bytes) = (crate::count(&view, &self.old)?, crate::data_size(&view, &self.old)?);
         txn.add_counter(count_counter(self.new.tree), documents as i64);
         txn.add_counter(bytes_counter(self.new.tree), bytes as i64);
+        txn.add_counter(unread_counter(self.new.tree), view.counter(unread_counter(self.old.tree))?);
         txn.drop_counter(count_counter(self.old.tree));
         txn.drop_counter(bytes_counter(self.old.tree));
         txn.drop_counter(unread_counter(self.old.tree));

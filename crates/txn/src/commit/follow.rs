@@ -68,6 +68,7 @@ impl CommitPath {
                 return Ok(false);
             }
         }
+        record.loads.iter().for_each(|load| self.loads().is_here(load));
         Ok(true)
     }
 

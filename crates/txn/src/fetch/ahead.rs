@@ -4,12 +4,13 @@
 //! | offset | size | content |
 //! |---|---|---|
 //! | 0 | 8 | magic `ARBORAHD` |
-//! | 8 | 4 | format version (1), little-endian |
-//! | 12 | 16 * n | tree, position of the state; little-endian |
+//! | 8 | 4 | format version (2), little-endian |
+//! | 12 | 24 * n | tree, position of the state, 1 if the fetch has ended and 0 if not; little-endian |
 //! | end - 4 | 4 | CRC-32C of the bytes before |
 //!
-//! The file is replaced as a whole, before the rows of a tree are there. A start passes over trees without rows, and over states that are
-//! applied.
+//! The file is replaced as a whole, before the rows of a tree are there and when they are. A start passes over states that are applied, and
+//! over trees without rows whose fetch had not ended: where it had, the tree has none in that state, or is dropped there. Version 1 had no
+//! such field.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +23,17 @@ use crate::{Error, Result};
 pub(super) const AHEAD_FILE: &str = "arbor.ahead";
 
 const MAGIC: [u8; 8] = *b"ARBORAHD";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-pub(super) type Ahead = BTreeMap<TreeId, Position>;
+/// A tree of which the rows, or what is left of them, were fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fetched {
+    /// The state that it is of.
+    pub until: Position,
+    pub has_ended: bool,
+}
+
+pub(super) type Ahead = BTreeMap<TreeId, Fetched>;
 
 /// Errors: the file is damaged, or of a newer release.
 pub(super) fn read(marker: &SyncMarker) -> Result<Ahead> {
@@ -41,9 +50,10 @@ pub(super) fn read(marker: &SyncMarker) -> Result<Ahead> {
 pub(super) fn write(marker: &SyncMarker, ahead: &Ahead) -> Result<()> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&VERSION.to_le_bytes());
-    for (tree, position) in ahead {
-        bytes.extend_from_slice(&tree.0.to_le_bytes());
-        bytes.extend_from_slice(&position.0.to_le_bytes());
+    for (tree, Fetched { until, has_ended }) in ahead {
+        for number in [tree.0, until.0, u64::from(*has_ended)] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
     }
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     assert_eq!(decode(&bytes).as_ref(), Some(ahead), "the file reads as it was written");
@@ -56,12 +66,15 @@ fn decode(bytes: &[u8]) -> Option<Ahead> {
         return None;
     }
     let mut fields = Fields::new(covered);
-    if fields.array() != Some(MAGIC) || fields.u32() != Some(VERSION) {
+    if fields.array() != Some(MAGIC) {
         return None;
     }
+    let version = fields.u32().filter(|version| (1..=VERSION).contains(version))?;
     let mut ahead = Ahead::new();
     while let Some(tree) = fields.u64() {
-        ahead.insert(TreeId(tree), Position(fields.u64()?));
+        let until = Position(fields.u64()?);
+        let has_ended = version > 1 && fields.u64()? == 1;
+        ahead.insert(TreeId(tree), Fetched { until, has_ended });
     }
     Some(ahead)
 }
@@ -79,7 +92,8 @@ mod tests {
     fn a_file_that_is_damaged_or_newer_is_refused() {
         let marker = SyncMarker::new(Arc::new(FaultyDisk::new()), Path::new("data"));
         assert_eq!(read(&marker).unwrap(), Ahead::new());
-        let ahead = Ahead::from([(TreeId(20), Position(7)), (TreeId(21), Position(9))]);
+        let fetched = |until, has_ended| Fetched { until: Position(until), has_ended };
+        let ahead = Ahead::from([(TreeId(20), fetched(7, false)), (TreeId(21), fetched(9, true))]);
         write(&marker, &ahead).unwrap();
         assert_eq!(read(&marker).unwrap(), ahead);
         let bytes = marker.bytes_of(AHEAD_FILE).unwrap().unwrap();
@@ -89,5 +103,14 @@ mod tests {
             marker.replace(AHEAD_FILE, &damaged).unwrap();
             assert!(matches!(read(&marker), Err(Error::NotSynced { .. })), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_file_of_version_1_is_read() {
+        let numbers = [20u64, 7].iter().flat_map(|number| number.to_le_bytes());
+        let mut bytes: Vec<u8> = MAGIC.into_iter().chain(1u32.to_le_bytes()).chain(numbers).collect();
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        let fetched = Fetched { until: Position(7), has_ended: false };
+        assert_eq!(decode(&bytes), Some(Ahead::from([(TreeId(20), fetched)])));
     }
 }

@@ -16,7 +16,7 @@ use arbor_engine::{Batch, Engine, Op};
 use arbor_log::Log;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::ahead::{self, Ahead};
+use super::ahead::{self, Ahead, Fetched};
 use super::block::RowsChecksum;
 use super::marker::SyncMarker;
 use crate::error::log_error;
@@ -59,16 +59,16 @@ impl Loads {
     pub(crate) fn open_ahead(marker: Option<&SyncMarker>, engine: &dyn Engine) -> Result<Loads> {
         let Some(marker) = marker else { return Ok(Loads::default()) };
         let (mut stored, applied) = (ahead::read(marker)?, engine.applied());
-        stored.retain(|_, until| *until > applied);
+        stored.retain(|_, fetched| fetched.until > applied);
         let snapshot = engine.snapshot()?;
         let mut state = State::default();
-        for (tree, until) in &stored {
+        for (tree, Fetched { until, has_ended }) in &stored {
             let has_rows = match snapshot.cursor(*tree) {
                 Ok(mut cursor) => cursor.first()?,
                 Err(arbor_engine::Error::UnknownTree(_)) => false,
                 Err(error) => return Err(error.into()),
             };
-            if has_rows {
+            if has_rows || *has_ended {
                 sometimes!("txn: a tree is ahead after a restart");
                 state.ahead.insert(*tree, *until);
             }
@@ -77,12 +77,12 @@ impl Loads {
         Ok(Loads { state: Mutex::new(state), ..Loads::default() })
     }
 
-    /// Notes durably that a tree is going to have the rows of a state. Requires that one thread fetches.
-    pub(super) fn store_ahead(&self, marker: Option<&SyncMarker>, tree: TreeId, until: Position) -> Result<()> {
+    /// Notes durably that a tree is going to have the rows of a state, or has them. Requires that one thread fetches.
+    pub(super) fn store_ahead(&self, marker: Option<&SyncMarker>, tree: TreeId, fetched: Fetched) -> Result<()> {
         let Some(marker) = marker else { return Ok(()) };
         let stored = {
             let mut state = self.lock();
-            state.stored.insert(tree, until);
+            state.stored.insert(tree, fetched);
             state.stored.clone()
         };
         ahead::write(marker, &stored)
@@ -137,6 +137,10 @@ impl Loads {
     /// Returns true if the tree is here, as far as rows show it.
     pub(crate) fn has(&self, engine: &dyn Engine, load: &Load) -> Result<bool> {
         let state = self.lock();
+        // Its record waits for the end of a fetch: what comes may be of a later state, and is not durable yet.
+        if state.fetching.contains(&load.tree) {
+            return Ok(false);
+        }
         if load.rows == 0 || state.ahead.contains_key(&load.tree) || state.own.contains_key(&load.tree) {
             return Ok(true);
         }
@@ -167,6 +171,12 @@ impl Loads {
             });
         }
         Ok(())
+    }
+
+    /// Takes note of a load that is here when its record is applied. From now on an offer of it that is carried out late would bring
+    /// a later state than the one that is shown.
+    pub(crate) fn is_here(&self, load: &Load) {
+        self.lock().own.entry(load.tree).or_insert(None);
     }
 
     /// Takes note of a record that was received.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
 
+use super::ahead::Fetched;
 use super::loads::{Loads, Offered};
 use super::rows::FetchedRows;
 use super::source::{Begun, Peer, PeerError};
@@ -169,11 +170,21 @@ impl Transactions {
             // Before its rows are there: operations on it up to that state must not come after them.
             self.loads().lock().ahead.insert(tree, begun.position);
         }
-        let noted = self.loads().store_ahead(self.path.options().sync_marker.as_ref(), tree, begun.position);
+        let note = |has_ended| {
+            let fetched = Fetched { until: begun.position, has_ended };
+            self.loads().store_ahead(self.path.options().sync_marker.as_ref(), tree, fetched)
+        };
+        let noted = note(false);
         let loaded = noted.and_then(|()| self.bulk_load(tree, &mut rows));
         peer.end(begun.snapshot);
         let (offered, error) = (Offered { rows: rows.checksum, of: begun.position }, rows.error.take());
         let outcome = match (error, loaded) {
+            // A peer that has restarted may be before the record that creates the tree.
+            (Some(PeerError::NoTree(_)), _) if referred.is_some_and(|record| begun.position < record) => {
+                let reason =
+                    format!("it has no tree {tree} at {}, before the record that refers to it", begun.position);
+                Err(Error::Peer { reason })
+            }
             // It was dropped since: what refers to it is passed over until then.
             (Some(PeerError::NoTree(_)), _) if referred.is_some() => Ok(true),
             (Some(PeerError::NoTree(_)), _) => Ok(false),
@@ -185,7 +196,11 @@ impl Transactions {
             self.loads().lock().ahead.remove(&tree);
             return outcome;
         }
-        self.checkpoint_now()?;
+        if let Err(error) = self.checkpoint_now().and_then(|_| note(true)) {
+            // The rows are here, and nothing else says of which state.
+            self.loads().lock().ahead.insert(tree, begun.position);
+            return Err(error);
+        }
         self.loads().lock().own.insert(tree, referred.is_none().then_some(offered));
         Ok(true)
     }

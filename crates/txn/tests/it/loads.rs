@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use arbor_base::invariants::assert_reached;
 use arbor_base::{Position, TreeId};
+use arbor_disk::Fault;
 use arbor_engine::Engine;
 use arbor_txn::fetch::{Begun, Peer, PeerError, RowsChecksum, Source};
 use arbor_txn::record::{Load, Record};
@@ -172,6 +173,73 @@ fn a_tree_that_is_ahead_is_known_after_a_crash() {
     assert_eq!(third.rows(tree), leader.rows(tree));
 }
 
+/// A tree that has no rows in the later state, or is dropped there, does not say by rows that it is ahead.
+#[test]
+fn a_tree_that_is_empty_ahead_is_known_after_a_crash() {
+    for dropped in [false, true] {
+        let (leader, follower) = (Member::leader(quick()), blank());
+        let tree = leader.tree();
+        let at = publish(&leader, fill(&leader, tree, 30), || true);
+        follower.fetch(leader.log());
+        follower.sync();
+        follower.transactions.set_commit_point(at).unwrap();
+        let mut txn = leader.transactions.begin().unwrap();
+        match dropped {
+            true => txn.drop_tree(tree),
+            false => txn.delete_range(tree, "", None),
+        }
+        txn.commit_begin().unwrap().position();
+        let last = leader.commit_all();
+        assert_eq!(follower.transactions.fetch_missing(&source(&leader), &never).unwrap(), 1);
+        assert_eq!(follower.transactions.loads().unreadable_until(), Some(last));
+        follower.transactions.checkpoint_now().unwrap();
+
+        let again = crash(&follower, 1);
+        assert_eq!((again.engine.applied(), again.rows(tree).len()), (at, 0));
+        assert_eq!(again.transactions.loads().unreadable_until(), Some(last), "30 rows belong to this state");
+        again.fetch(leader.log());
+        again.sync();
+        again.transactions.set_commit_point(last).unwrap();
+        assert_eq!(again.transactions.loads().unreadable_until(), None);
+        assert_eq!(again.engine.trees().unwrap(), leader.engine.trees().unwrap());
+    }
+}
+
+/// Wherever a late fetch fails: the rows of the later state are not there, or known to be of it.
+#[test]
+fn a_fetch_that_fails_at_any_call_of_the_disk_shows_no_later_state() {
+    let mut failed = 0;
+    for call in 0..40 {
+        let (leader, follower) = (Member::leader(quick()), blank());
+        let tree = leader.tree();
+        follower.fetch(leader.log());
+        follower.sync();
+        follower.transactions.set_commit_point(leader.log().appended()).unwrap();
+        let at = publish(&leader, fill(&leader, tree, 30), || true);
+        leader.begin_put(tree, "a", "1").unwrap().position();
+        let last = leader.commit_all();
+
+        follower.disk.fail_nth(call, Fault::OutOfSpace);
+        let peer = source(&leader);
+        failed += u32::from(follower.transactions.fetch_offered(&[tree.0], &peer, &never).is_err());
+        follower.disk.fail_nth(u64::from(u32::MAX), Fault::OutOfSpace);
+        let shows_later =
+            || follower.rows(tree).len() > 30 && follower.transactions.loads().unreadable_until().is_none();
+        follower.fetch(leader.log());
+        follower.sync();
+        follower.transactions.set_commit_point(at).unwrap();
+        assert!(!shows_later(), "call {call}");
+        while follower.engine.applied() < at {
+            follower.transactions.fetch_missing(&peer, &never).unwrap();
+            assert!(!shows_later(), "call {call}");
+        }
+        follower.transactions.set_commit_point(last).unwrap();
+        assert_eq!(follower.rows(tree), leader.rows(tree), "call {call}");
+        assert_eq!(follower.transactions.loads().unreadable_until(), None);
+    }
+    assert!((3..40).contains(&failed), "{failed}");
+}
+
 #[test]
 fn a_missing_load_is_found_again_after_a_crash() {
     let (leader, follower) = (Member::leader(quick()), Member::follower(quick()));
@@ -215,6 +283,28 @@ fn a_load_whose_tree_is_gone_is_passed_over_until_its_drop() {
     assert_eq!(follower.transactions.fetch_missing(&source(&leader), &never).unwrap(), 1);
     assert_eq!(follower.engine.applied(), last);
     assert_eq!(follower.engine.trees().unwrap(), leader.engine.trees().unwrap());
+}
+
+/// A peer that has restarted may be before the record that refers to the tree: it does not have the tree yet.
+#[test]
+fn a_peer_that_is_behind_says_nothing_of_the_tree() {
+    let (leader, follower) = (Member::leader(quick()), Member::follower(quick()));
+    let behind = Member::follower(quick());
+    behind.fetch(leader.log());
+    behind.sync();
+    behind.transactions.set_commit_point(leader.log().appended()).unwrap();
+    let tree = leader.tree();
+    let load = fill(&leader, tree, 10);
+    let at = publish(&leader, load, || true);
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.set_commit_point(at).unwrap();
+    let peer = source(&behind);
+    let refused = follower.transactions.fetch_missing(&peer, &never);
+    assert!(matches!(&refused, Err(Error::Peer { reason }) if reason.contains("before the record")), "{refused:?}");
+    assert_eq!((peer.held(), follower.transactions.loads().missing()), (0, Some(at)));
+    assert_eq!(follower.transactions.fetch_missing(&source(&leader), &never).unwrap(), 1);
+    assert_eq!(follower.rows(tree).len(), 10);
 }
 
 #[test]
@@ -331,6 +421,26 @@ fn an_offer_that_is_carried_out_late_brings_a_later_state() {
         catches_up(&leader, &follower, load);
     }
     assert_reached(&["txn: a load was fetched after the record that refers to it"]);
+}
+
+/// An empty tree needs no fetch. One that came after its record would show rows before their time.
+#[test]
+fn a_late_offer_of_an_empty_load_is_passed_over() {
+    let (leader, follower) = (Member::leader(quick()), Member::follower(quick()));
+    let tree = leader.tree();
+    let load = fill(&leader, tree, 0);
+    let at = publish(&leader, load, || true);
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.set_commit_point(at).unwrap();
+    leader.begin_put(tree, "a", "1").unwrap().position();
+    leader.commit_all();
+    assert_eq!(follower.transactions.fetch_offered(&[tree.0], &source(&leader), &never).unwrap(), 0);
+    assert_eq!((follower.rows(tree).len(), follower.transactions.loads().unreadable_until()), (0, None));
+    follower.fetch(leader.log());
+    follower.sync();
+    follower.transactions.set_commit_point(leader.log().appended()).unwrap();
+    assert_eq!(follower.rows(tree), leader.rows(tree));
 }
 
 #[test]
