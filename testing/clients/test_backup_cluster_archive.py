@@ -13,6 +13,7 @@ import pymongo
 from arbor_cluster import Cluster, Member, Router, Several
 from cluster_backups import Load, Restored, check_log, prepare, settled
 from test_backup import refused, succeeds
+from test_backup_s3 import Store
 
 LIMIT_S = 120
 
@@ -39,24 +40,25 @@ class Mixed(Cluster):
     def primary(self):
         return pymongo.MongoClient("127.0.0.1", self.several.members.members[0].port, directConnection=True)
 
-    def time(self):
-        """A time that is not before that of any commit that was acknowledged."""
-        times = []
-        for router in self.routers:
-            with router.client() as asked:
-                times.append(asked.bank.command("ping")["$clusterTime"]["clusterTime"])
-        return max(times)
+
+def time_of(cluster):
+    """A time that is not before that of any commit that was acknowledged."""
+    times = []
+    for router in cluster.routers:
+        with router.client() as asked:
+            times.append(asked.bank.command("ping")["$clusterTime"]["clusterTime"])
+    return max(times)
 
 
 class Archive:
-    def __init__(self, cluster, target):
-        self.log = target.parent / "archive.log"
+    def __init__(self, cluster, target, log=None, environment=None):
+        self.log, self.environment = log or target.parent / "archive.log", environment
         self.command = [os.environ["ARBOR"], "backup", "archive", "--uri", cluster.routers[1].uri, "--to", str(target), "--interval", "1"]
         self.start()
 
     def start(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.environment)
 
     def said(self):
         return self.log.read_text()
@@ -79,8 +81,8 @@ def is_primary(member):
         return client.admin.command("hello")["isWritablePrimary"]
 
 
-def newest(target):
-    return newest_of(succeeds("list", "--from", target))
+def newest(target, run=succeeds):
+    return newest_of(run("list", "--from", target))
 
 
 def newest_of(output):
@@ -115,7 +117,7 @@ def test_a_cluster_is_archived_whatever_is_killed_and_added(tmp_path):
         def note(load):
             load.wait_for(10, 1)
             before = load.acknowledged()
-            moments.append((cluster.time(), before, list(load.tried)))
+            moments.append((time_of(cluster), before, list(load.tried)))
             load.wait_for(3, 0)
 
         with Load(cluster, 1, killed=True) as load:
@@ -144,21 +146,21 @@ def test_a_cluster_is_archived_whatever_is_killed_and_added(tmp_path):
         fourth = stack.enter_context(Member(tmp_path, "s3", "--shardsvr"))
         fourth.initiate()
         client.admin.command("addShard", fourth.hosts)
-        archived(cluster.time(), shards=4)
+        archived(time_of(cluster), shards=4)
         assert "shard-s3 was added to the cluster" in archive.said()
         between = newest(target)[1]
         until(lambda: client.admin.command("removeShard", "s3")["state"] == "completed", archive.said)
-        gone = cluster.time()
+        gone = time_of(cluster)
         archived(gone)
         assert "shard-s3 was removed from the cluster" in archive.said()
         client.bank.log.insert_one({"_id": "last", "from": 0, "to": 0})
         client.bank.accounts.update_one({"_id": 0}, {"$inc": {"writes": 2}})
-        last = cluster.time()
+        last = time_of(cluster)
         archived(last)
         assert archive.end(signal.SIGTERM) == 0, archive.said()
         assert "the archive ends at position" in archive.said() and "panicked" not in archive.said()
         archive.start()
-        archived(cluster.time())
+        archived(time_of(cluster))
         assert archive.end(signal.SIGINT) == 0, archive.said()
     succeeds("verify", "--from", target)
     text = f"{between.time},{between.inc + 1}"
@@ -173,3 +175,42 @@ def test_a_cluster_is_archived_whatever_is_killed_and_added(tmp_path):
         restored = Restored(succeeds, target, tmp_path / "newest", stack)
         with restored.routers[0].client() as client:
             assert "last" in settled(client)
+
+
+def test_a_cluster_is_archived_in_an_object_store(tmp_path):
+    target = "s3://bucket/of the/cluster"
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(Store(tmp_path))
+        with contextlib.ExitStack() as source:
+            cluster = Cluster(tmp_path / "source", source, shards=3)
+            client = source.enter_context(cluster.routers[0].client())
+            prepare(client)
+            archive = Archive(cluster, target, tmp_path / "archive.log", store.environment())
+            source.callback(lambda: archive.process.kill())
+
+            def archived(moment):
+                def is_there():
+                    assert archive.process.poll() is None, archive.said()
+                    status, output = store.run("list", "--from", target)
+                    return status == 0 and newest_of(output)[1] >= moment
+
+                until(is_there, archive.said)
+
+            with Load(cluster, 1) as load:
+                archived(bson.Timestamp(1, 0))
+                load.wait_for(10, 1)
+                # a kill at any moment leaves what the next one continues
+                archive.end(signal.SIGKILL)
+                before = load.acknowledged()
+                moment, tried = time_of(cluster), list(load.tried)
+                load.wait_for(5, 1)
+                archive.start()
+                archived(moment)
+            archived(time_of(cluster))
+            assert archive.end(signal.SIGTERM) == 0 and "panicked" not in archive.said(), archive.said()
+        names = {key.split("/")[2] for key in store.keys("of the/cluster/")}
+        assert names >= {"config", "points", "shard-s0", "shard-s1", "shard-s2"}, names
+        store.succeeds("verify", "--from", target)
+        restored = Restored(store.succeeds, target, tmp_path / "then", stack, "--time", f"{moment.time},{moment.inc}")
+        with restored.routers[0].client() as client:
+            check_log(settled(client), 1, before, tried)
