@@ -21,7 +21,7 @@ import session  # noqa: E402
 FLAGS = ("--setParameter", "enableTestCommands=1")
 # what is about one server, or shows where documents are
 NOT_ROUTED = {
-    "arbor/clustering", "command/autoCompact", "command/concerns", "command/explain", "command/planCache", "command/server", "command/stats",
+    "arbor/clustering", "collection/partitioned", "command/autoCompact", "command/concerns", "command/explain", "command/planCache", "command/server", "command/stats",
     "stage/planCacheStats",
 }
 # also with each collection over all shards: statistics of each shard, indexes that cannot be unique, documents in no order

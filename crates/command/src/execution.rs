@@ -230,7 +230,10 @@ impl Commands {
             (Some(placed), Some(position)) => placed.check_snapshot(request, position),
             _ => Ok(()),
         };
-        let shown = shown.and_then(|()| self.check_no_view(request));
+        let shown = shown.and_then(|()| self.check_no_view(request)).and_then(|()| match follows {
+            true => Ok(()),
+            false => self.check_other_collections(request),
+        });
         let owned = placed.and_then(|placed| placed.owned_at(position));
         let series = placed.and_then(|_| moves::of_time_series(request));
         let narrowed = match &series {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arbor_base::Position;
-use arbor_bson::{Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
+use arbor_bson::{Array, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_query::{FindSpec, Interrupt, Scope};
 use arbor_session::SessionId;
 use arbor_store::Namespace;
@@ -314,6 +314,38 @@ impl Ownership {
     }
 }
 
+/// Adds the collections that stages read.
+fn add_others(db: &str, stages: Array<'_>, found: &mut Vec<String>) {
+    for stage in stages.iter() {
+        let ValueRef::Document(stage) = stage else { continue };
+        let Some((stage, spec)) = stage.first() else { continue };
+        match (stage, spec) {
+            ("$unionWith", ValueRef::String(name)) => found.push(format!("{db}.{name}")),
+            ("$facet", ValueRef::Document(facets)) => facets.iter().for_each(|(_, inner)| {
+                if let ValueRef::Array(inner) = inner {
+                    add_others(db, inner, found);
+                }
+            }),
+            ("$lookup" | "$graphLookup" | "$unionWith", ValueRef::Document(spec)) => {
+                let field = if stage == "$unionWith" { "coll" } else { "from" };
+                if let Some(ValueRef::String(name)) = spec.get(field) {
+                    found.push(format!("{db}.{name}"));
+                }
+                if let Some(ValueRef::Array(inner)) = spec.get("pipeline") {
+                    add_others(db, inner, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn sharded_now(namespace: &str) -> Error {
+    let text = format!("{namespace} is sharded");
+    let error = Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text);
+    error.with_details(DocBuf::new().with("ns", namespace))
+}
+
 fn is_series_of_shards(namespace: &str) -> Error {
     let text = format!("{namespace} is a time series on several shards");
     Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text)
@@ -464,6 +496,45 @@ impl Commands {
         }
         let text = format!("{namespace} is a view");
         Err(Error::new(Code::COMMAND_ON_SHARDED_VIEW_NOT_SUPPORTED_ON_MONGOD, text))
+    }
+
+    /// Returns the collections that a read of a router needs besides its own, by its stages and by views. None of them is sharded, as far as
+    /// the router knows: else it would do the stages itself.
+    fn others_of(&self, request: &Incoming<'_>) -> Result<Vec<String>> {
+        let (Some(ValueRef::Document(version)), Some((command, ValueRef::String(name)))) =
+            (request.body.get("shardVersion"), request.body.first())
+        else {
+            return Ok(Vec::new());
+        };
+        if placement(version) != UNSHARDED || !["aggregate", "count", "distinct", "find"].contains(&command) {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        if let Some(ValueRef::Array(stages)) = request.body.get("pipeline") {
+            add_others(request.db, stages, &mut found);
+        }
+        let mut waiting = vec![format!("{}.{name}", request.db)];
+        waiting.extend(found.iter().cloned());
+        while let Some(name) = waiting.pop() {
+            let Some(view) = Namespace::parse(&name).ok().and_then(|name| self.database.store.view(&name)) else {
+                continue;
+            };
+            let mut below = vec![view.view_on.as_str().to_owned()];
+            add_others(view.namespace.db(), view.pipeline.as_array(), &mut below);
+            below.retain(|name| !found.contains(name));
+            waiting.extend(below.iter().cloned());
+            found.extend(below);
+        }
+        Ok(found)
+    }
+
+    /// Refuses a read of a router that does not know that a collection which it needs besides its own is sharded now.
+    pub(crate) fn check_other_collections(&self, request: &Incoming<'_>) -> Result<()> {
+        let Some(ownership) = &self.ownership else { return Ok(()) };
+        let others = self.others_of(request)?;
+        let known = ownership.known.read();
+        let is_sharded = |name: &&String| matches!(known.get(*name), Some(Known::Collection(_) | Known::Blocked));
+        others.iter().find(is_sharded).map_or(Ok(()), |name| Err(sharded_now(name)))
     }
 
     /// Returns true if requests still run under a state of a collection that is earlier than `own`.
@@ -633,6 +704,11 @@ impl Commands {
             (body.get("shardVersion"), body.first())
         {
             let namespace = format!("{db}.{name}");
+            for other in self.others_of(request)? {
+                if matches!(known(&other)?, Some(Known::Collection(_) | Known::Blocked)) {
+                    return Err(sharded_now(&other));
+                }
+            }
             if let Some(buckets) = self.database.store.buckets_of(&Namespace::new(db, name)?)
                 && known(buckets.namespace.as_str())?.is_some()
             {

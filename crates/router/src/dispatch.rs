@@ -165,9 +165,14 @@ impl Router {
         let mut attempts = 0;
         let answer = loop {
             match request.answer(routed.info.name) {
-                // the name was no view before
+                // the name was no view before, or another one is sharded now
                 Err(error) if is_view(&error) && attempts < VIEW_ATTEMPTS => {
                     self.catalog.forget_no_views();
+                    // it reads another collection, which was not sharded before
+                    let other = error.details.as_ref().and_then(|details| fields::string(details.as_doc(), "ns"));
+                    if let Some((other, (db, _))) = other.and_then(|other| Some((other, other.split_once('.')?))) {
+                        self.catalog.forget(db, other);
+                    }
                     attempts += 1;
                 }
                 answer => break answer,

@@ -41,7 +41,7 @@ fn set_and_unset() {
 #[test]
 fn what_may_be_applied_later_needs_the_document_alone() {
     for (update, whole) in [
-        ("{$set: {b: 1, a: {c: 2}}, $unset: {'10': 1, '9': 1}}", Some("9=gone 10=gone a={c: 2} b=1")),
+        ("{$set: {b: 1, a: {c: 2}}, $unset: {'10': 1, '9': 1}}", Some("9=gone 10=gone a={ c: 2 } b=1")),
         ("{$set: {'a.b': 1}}", None),
         ("{$inc: {a: 1}, $set: {b: 1}}", None),
         ("{$push: {a: {$each: [1], $sort: 1}}, $bit: {b: {or: 1}}, $pop: {c: 1}, $pullAll: {d: [1]}}", None),

@@ -1,4 +1,4 @@
-"""`bulkWrite` through a router that does not know where the collections are now."""
+"""Statements on several collections through a router that does not know where they are now."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ def routers(tmp_path):
         yield client, other
 
 
-def test_what_was_sharded_or_moved_by_another_router(routers):
+def test_a_bulk_write_on_what_was_sharded_or_moved_by_another_router(routers):
     client, other = routers
     for name in ("c", "plain"):
         client.de[name].insert_many([{"_id": n, "a": n} for n in range(10)])
@@ -36,3 +36,29 @@ def test_what_was_sharded_or_moved_by_another_router(routers):
     client.admin.command("movePrimary", "de", to="s1")
     other.bulk_write([InsertOne({"_id": "new"}, namespace="de.plain"), UpdateMany({}, {"$set": {"z": 2}}, namespace="de.plain")])
     assert client.de.plain.count_documents({"z": 2}) == 11
+
+
+def test_reads_of_collections_that_another_router_has_sharded(routers):
+    client, other = routers
+    for name in ("c", "own"):
+        client.de[name].insert_many([{"_id": n, "a": n} for n in range(10)])
+    client.de.c.create_index("a")
+    join = {"$lookup": {"from": "c", "localField": "a", "foreignField": "a", "as": "x"}}
+    found = {"$match": {"x.a": {"$gte": 0}}}
+    client.de.create_collection("joined", viewOn="own", pipeline=[join, found])
+    client.de.create_collection("above", viewOn="c", pipeline=[])
+    client.de.create_collection("facets", viewOn="joined", pipeline=[{"$facet": {"a": [{"$unionWith": {"coll": "c"}}, {"$count": "n"}]}}])
+
+    def counts():
+        read = other.de.own.aggregate
+        return [
+            len(list(read([join, found]))), len(list(read([{"$unionWith": "above"}]))), other.de.joined.count_documents({}), other.de.above.count_documents({}),
+            len(list(other.de.above.find())), other.de.facets.find_one()["a"][0]["n"], len(other.de.joined.distinct("x.a")),
+        ]
+
+    expected = [10, 20, 10, 10, 10, 20, 10]
+    assert counts() == expected
+    client.admin.command("shardCollection", "de.c", key={"a": 1})
+    client.admin.command("split", "de.c", middle={"a": 5})
+    client.admin.command("moveChunk", "de.c", find={"a": 5}, to="s1")
+    assert counts() == expected
