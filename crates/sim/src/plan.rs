@@ -81,12 +81,15 @@ impl Plan {
         let voters = *random.pick(&[2, 3, 3, 3, 3, 4, 5, 5]);
         let spares = random.below(2) as u32;
         let promise_ms = 100 + random.below(200);
+        let (election_ms, stagger_ms, in_sync_ms) = (60 + random.below(200), random.below(30), 50 + random.below(100));
+        let beacon_ms = 10 + random.below(25);
         let timing = Timing {
-            election_ms: 60 + random.below(200),
-            stagger_ms: random.below(30),
-            in_sync_ms: 50 + random.below(100),
-            beacon_ms: 10 + random.below(25),
-            retry_ms: 20 + random.below(40),
+            election_ms,
+            stagger_ms,
+            in_sync_ms,
+            beacon_ms,
+            // Longer on every clock
+            retry_ms: beacon_ms * 5 / 4 + 5 + random.below(40),
             promise_ms,
             // Clocks differ by up to a tenth
             trust_ms: promise_ms * 3 / 4,

@@ -13,7 +13,8 @@ pub struct Timing {
     pub in_sync_ms: Millis,
     /// Longest time that the primary lets a fetch wait.
     pub beacon_ms: Millis,
-    /// A fetch without a reply is repeated, and so is a failed read of the agreement.
+    /// A fetch without a reply is repeated, and so is a failed read of the agreement. Longer than `beacon_ms`: each repeated fetch
+    /// begins to wait, so that a primary without news would never reply.
     pub retry_ms: Millis,
     /// A follower that fetches promises not to take over for this time.
     pub promise_ms: Millis,
@@ -32,8 +33,8 @@ impl Default for Timing {
 }
 
 const _: () = {
-    let Timing { beacon_ms, trust_ms, promise_ms, in_sync_ms, .. } = DEFAULT;
-    assert!(beacon_ms < in_sync_ms && trust_ms < promise_ms);
+    let Timing { beacon_ms, retry_ms, trust_ms, promise_ms, in_sync_ms, .. } = DEFAULT;
+    assert!(beacon_ms < in_sync_ms && beacon_ms < retry_ms && trust_ms < promise_ms);
 };
 
 const DEFAULT: Timing = Timing {
