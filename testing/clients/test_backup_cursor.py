@@ -80,12 +80,66 @@ def test_the_files_are_the_state_of_one_moment_under_writes(tmp_path, engine):
         assert client.db.command("validate", "tree", full=True)["valid"]
 
 
+def extended(client, metadata, time):
+    stage = {"$backupCursorExtend": {"backupId": metadata["backupId"], "timestamp": time}}
+    return client.admin.command("aggregate", 1, pipeline=[stage], cursor={"batchSize": 1000})["cursor"]["firstBatch"]
+
+
+def test_the_log_up_to_a_time_extends_the_files(tmp_path, engine):
+    with ReplicaSet(tmp_path / "data", ["--storageEngine", engine]) as arbor, pymongo.MongoClient(arbor.direct_uri) as client:
+        db = client.db
+        db.c.insert_many([{"_id": n} for n in range(100)])
+        metadata, files, cursor = opened(client)
+        copy(metadata, files, tmp_path / "copy")
+        assert extended(client, metadata, metadata["checkpointTimestamp"]), "which it has already"
+        db.c.delete_many({"_id": {"$lt": 50}})
+        db.c.insert_one({"_id": "large", "text": "x" * 5_000_000})
+        db.create_collection("cut", partitioned=True)
+        time = db.command("insert", "c", documents=[{"_id": "in"}])["operationTime"]
+        db.c.insert_one({"_id": "behind"})
+        with pytest.raises(OperationFailure) as caught:
+            client.admin.command("aggregate", 1, cursor={}, maxTimeMS=300, pipeline=[
+                {"$backupCursorExtend": {"backupId": metadata["backupId"], "timestamp": Timestamp(time.time + 3600, 1)}}])
+        assert caught.value.code == 50, "it waits for a time that is not yet there"
+        close(client, cursor)
+        # one that has not waited for more
+        metadata, files, cursor = opened(client)
+        shutil.rmtree(tmp_path / "copy")
+        copy(metadata, files, tmp_path / "copy")
+        first = db.command("insert", "c", documents=[{"_id": "first"}])["operationTime"]
+        extended(client, metadata, first)
+        last = db.command("insert", "c", documents=[{"_id": "last"}])["operationTime"]
+        db.c.insert_one({"_id": "after"})
+        listed = extended(client, metadata, last)
+        assert all("/log/" in file["filename"] for file in listed)
+        copy(metadata, listed, tmp_path / "copy")
+        expected = [doc["_id"] for doc in db.c.find() if doc["_id"] != "after"]
+        with pytest.raises(OperationFailure) as caught:
+            extended(client, {"backupId": Binary(b"x" * 16, 4)}, last)
+        assert caught.value.code == 51011
+        close(client, cursor)
+        with pytest.raises(OperationFailure) as caught:
+            extended(client, metadata, last)
+        assert caught.value.code == 51011
+    with ReplicaSet(tmp_path / "copy") as arbor, pymongo.MongoClient(arbor.direct_uri) as client:
+        for _ in range(2):
+            assert [doc["_id"] for doc in client.db.c.find()] == expected
+            assert client.db.command("validate", "c", full=True)["valid"]
+            assert client.db.command("getPartitionInfo", "cut")["numPartitions"] == 1
+            client.db.other.insert_one({})
+            arbor.kill()
+            arbor.start()
+
+
 def test_one_at_a_time_and_gone_with_its_cursor_or_its_server(tmp_path):
     data = tmp_path / "data"
     with Arbor(data) as arbor, pymongo.MongoClient(arbor.uri) as client:
         client.db.c.insert_many([{"_id": n} for n in range(100)])
         metadata, files, cursor = opened(client)
         assert "oplogEnd" not in metadata, "a server alone has no oplog"
+        with pytest.raises(OperationFailure) as caught:
+            extended(client, metadata, Timestamp(1, 1))
+        assert caught.value.code == 29144
         with pytest.raises(OperationFailure) as caught:
             opened(client)
         assert caught.value.code == 50886
@@ -134,5 +188,7 @@ def test_what_is_refused(client, db):
     refused(40415, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursor": {"x": 1}}], cursor={}))
     refused(14, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursor": 1}], cursor={}))
     refused(115, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursor": {"incrementalBackup": True}}], cursor={}))
+    for options, code in (({}, 40414), ({"backupId": 1, "timestamp": Timestamp(1, 1)}, 14), ({"x": 1}, 40415)):
+        refused(code, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursorExtend": options}], cursor={}))  # noqa: B023
     refused(72, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursor": {}}, {"$limit": 1}], cursor={}))
     refused(40324, lambda: admin.command("aggregate", 1, pipeline=[{"$limit": 1}, {"$backupCursor": {}}], cursor={}))

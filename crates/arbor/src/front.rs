@@ -127,6 +127,10 @@ impl Host for Process {
         crate::backup::copy::make(peer, state, home, directory)
     }
 
+    fn append_to_directory(&self, directory: &Path, epoch: u64, payloads: &[&[u8]]) -> Result<(), String> {
+        crate::backup::copy::append(directory, epoch, payloads)
+    }
+
     fn has_left(&self, connection: u64) -> bool {
         self.stop.has_left(connection)
     }

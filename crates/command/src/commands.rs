@@ -81,6 +81,10 @@ pub trait Host: Send + Sync {
     fn make_directory(&self, _: &dyn fetch::Peer, _: &Begun, _home: &str, _: &Path) -> std::result::Result<(), String> {
         Err("this server cannot make files".to_owned())
     }
+    /// Appends records to the log of a directory that was made so.
+    fn append_to_directory(&self, _: &Path, _epoch: u64, _: &[&[u8]]) -> std::result::Result<(), String> {
+        Err("this server cannot make files".to_owned())
+    }
     /// Returns true if the client of a connection has closed it.
     fn has_left(&self, _connection: u64) -> bool {
         false

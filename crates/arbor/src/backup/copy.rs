@@ -1,8 +1,11 @@
-//! A data directory made of the state of a server in this process, for `$backupCursor`.
+//! A data directory made of the state of a server in this process, for `$backupCursor`, and the log behind it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arbor_disk::RealDisk;
+use arbor_log::{Log, LogOptions};
 use arbor_txn::fetch::{Begun, Peer};
 
 use crate::directory::Directory;
@@ -36,4 +39,13 @@ fn fill(storage: &Storage, peer: &dyn Peer, state: &Begun) -> Result<(), String>
         storage.transactions.engine().check_options(&facts.options).map_err(|error| error.to_string())?;
     }
     storage.transactions.sync_from(peer, &()).map(drop).map_err(|error| error.to_string())
+}
+
+/// Appends records to the log of the directory, which is opened by nothing else. The next start applies them.
+pub(crate) fn append(dbpath: &Path, epoch: u64, payloads: &[&[u8]]) -> Result<(), String> {
+    let log = Log::open(Arc::new(RealDisk), &dbpath.join("log"), LogOptions::default());
+    let log = log.map_err(|error| error.to_string())?;
+    let appended = log.begin_epoch(epoch).and_then(|()| log.append(payloads)).and_then(|last| log.wait_durable(last));
+    let closed = log.close();
+    appended.and(closed).map_err(|error| error.to_string())
 }

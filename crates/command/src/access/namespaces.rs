@@ -185,7 +185,7 @@ impl<'s> Source<'s> {
                     needed.on_cluster(ListSessions);
                 }
             }
-            "$backupCursor" => needed.on_cluster(Fsync),
+            "$backupCursor" | "$backupCursorExtend" => needed.on_cluster(Fsync),
             "$listSampledQueries" => needed.on_cluster(ListSampledQueries),
             "$querySettings" => needed.on_cluster(QuerySettings),
             "$queryStats" => {

@@ -46,9 +46,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
     check_level(call, spec.pipeline)?;
-    if backup_cursor::is_asked(&spec) {
-        backup_cursor::check(call, &spec)?;
-        let cursor = backup_cursor::open(call, &spec.namespace)?;
+    if spec.pipeline.get(0).and_then(first_field).is_some_and(backup_cursor::is_asked) {
+        let cursor = backup_cursor::run(call, &spec)?;
         return answer_first(call, cursor, first);
     }
     let cursor = match server_documents(call, &spec)? {
@@ -90,7 +89,7 @@ pub(crate) fn check(call: &Call<'_>) -> Result<()> {
     let Parsed { spec, .. } = parse(call)?;
     check_level(call, spec.pipeline)?;
     match spec.pipeline.get(0).and_then(first_field) {
-        Some("$backupCursor") => backup_cursor::check(call, &spec),
+        Some(name) if backup_cursor::is_asked(name) => backup_cursor::check(call, &spec),
         Some("$currentOp") if spec.collectionless => check_current_op(call),
         Some(name) if SEARCHES.contains(&name) => Err(search_indexes::not_enabled(name)),
         _ => Ok(()),

@@ -2,6 +2,9 @@
 //!
 //! The files are made for it, in the directory `backup.cursor` of the server's own: engines write over their files at any time, and several
 //! of them have no common moment. So a copy needs the space of the data once more until the cursor is closed, when it is removed.
+//!
+//! `$backupCursorExtend` appends to the log of that directory what the server has logged up to a time, and lists the files of the log.
+//! A copy of the directory with these applies the log when it is opened.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -10,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
+use arbor_base::{Position, TreeId};
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::arguments::{Field, present};
 use arbor_protocol::cluster_time::timestamp;
@@ -18,7 +21,10 @@ use arbor_protocol::log::{events, now_ms};
 use arbor_query::cursor::{Filler, RowSource};
 use arbor_query::{AggregateSpec, Cursor, Interrupt};
 use arbor_store::Namespace;
-use arbor_txn::fetch::{Begun, Peer, PeerError};
+use arbor_txn::chain::times_of;
+use arbor_txn::fetch::{Begun, LogBlock, LogReply, Peer, PeerError};
+use arbor_txn::record::refers_to_loads;
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::call::Call;
@@ -37,28 +43,164 @@ const FIRST_TREE: TreeId = TreeId(1);
 /// Files of a data directory that say something about the server at work on it.
 const NOT_DATA: &[&str] = &["arbor.lock", "reserve", "scratch"];
 
-/// True while a cursor is open.
-pub(crate) type BackupOpen = Arc<AtomicBool>;
+#[derive(Default)]
+pub(crate) struct BackupState {
+    /// A cursor is open, or its files are being made.
+    is_open: AtomicBool,
+    /// The files are there.
+    made: Mutex<Option<Made>>,
+}
 
-pub(crate) fn is_asked(spec: &AggregateSpec<'_>) -> bool {
-    matches!(spec.pipeline.get(0), Some(ValueRef::Document(stage)) if stage.first().is_some_and(|(name, _)| name == "$backupCursor"))
+pub(crate) type BackupOpen = Arc<BackupState>;
+
+/// The directory and what its log has.
+struct Made {
+    id: Uuid,
+    directory: PathBuf,
+    reached: Position,
+    /// The time of the last commit up to there.
+    time: u64,
+    epoch: u64,
+    /// Names the part of the server's log that is held behind `reached`.
+    hold: Option<u64>,
+}
+
+pub(crate) fn is_asked(name: &str) -> bool {
+    matches!(name, "$backupCursor" | "$backupCursorExtend")
 }
 
 /// Refuses the places where there is nothing to copy.
 pub(crate) fn check(call: &Call<'_>, spec: &AggregateSpec<'_>) -> Result<()> {
+    let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(()) };
+    let name = stage.first().map_or("", |(name, _)| name);
     if call.server.router.is_some() {
-        let text = "a router has no data: run $backupCursor on the members of its shards and config servers";
+        let text = format!("a router has no data: run {name} on the members of its shards and config servers");
         return Err(Error::new(Code::COMMAND_NOT_SUPPORTED, text));
     }
     if call.db != "admin" || !spec.collectionless {
-        let text = "$backupCursor must be run against the 'admin' database with {aggregate: 1}";
+        let text = format!("{name} must be run against the 'admin' database with {{aggregate: 1}}");
         return Err(Error::new(Code::INVALID_NAMESPACE, text));
     }
     if spec.pipeline.iter().count() > 1 {
-        return Err(Error::new(Code::INVALID_OPTIONS, "$backupCursor can have no stages behind it"));
+        return Err(Error::new(Code::INVALID_OPTIONS, format!("{name} can have no stages behind it")));
     }
-    let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(()) };
-    check_options(stage)
+    match name {
+        "$backupCursor" => check_options(stage),
+        _ => Ok(()),
+    }
+}
+
+/// Opens or extends, as the stage says.
+pub(crate) fn run(call: &Call<'_>, spec: &AggregateSpec<'_>) -> Result<Cursor> {
+    check(call, spec)?;
+    match spec.pipeline.get(0) {
+        Some(ValueRef::Document(stage)) if stage.get("$backupCursorExtend").is_some() => {
+            Ok(Cursor::over_documents(spec.namespace.clone(), extend(call, stage)?))
+        }
+        _ => open(call, &spec.namespace),
+    }
+}
+
+fn extend(call: &Call<'_>, stage: Doc<'_>) -> Result<VecDeque<DocBuf>> {
+    let (id, time) = asked(stage)?;
+    if call.server.replication.is_none() {
+        let text = "Cannot extend backup cursor when replication is not enabled.";
+        return Err(Error::new(Code(29_144), text));
+    }
+    // the lock is released between two steps, so that the cursor can be closed
+    while !step(call.server, id, time)? {
+        call.interrupt.check()?;
+        std::thread::sleep(STEP);
+    }
+    let made = call.server.backup_open.made.lock();
+    let directory = made.as_ref().filter(|made| made.id == id).ok_or_else(not_open)?.directory.join("log");
+    let mut listed = VecDeque::new();
+    files(&directory, &mut listed).map_err(|error| cannot("list the files of", &directory, &error))?;
+    Ok(listed)
+}
+
+fn asked(stage: Doc<'_>) -> Result<(Uuid, u64)> {
+    let name = "$backupCursorExtend";
+    let Some((_, options)) = stage.first() else { return Err(not_open()) };
+    let (mut id, mut time) = (None, None);
+    for (option, value) in present(Field::new("aggregate", name).document(options)?) {
+        let field = Field::new(name, option);
+        match (option, value) {
+            ("backupId", ValueRef::Binary { subtype: 4, bytes }) => id = Uuid::from_slice(bytes).ok(),
+            ("backupId", other) => return Err(field.wrong_type(other, "UUID").into()),
+            ("timestamp", ValueRef::Timestamp(at)) => {
+                time = Some(u64::from(at.seconds) << 32 | u64::from(at.increment));
+            }
+            ("timestamp", other) => return Err(field.wrong_type(other, "timestamp").into()),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    match (id, time) {
+        (Some(id), Some(time)) => Ok((id, time)),
+        (None, _) => Err(Field::new(name, "backupId").missing().into()),
+        (_, None) => Err(Field::new(name, "timestamp").missing().into()),
+    }
+}
+
+fn not_open() -> Error {
+    Error::new(Code(51_011), "Cannot extend backup cursor, backupId was not found.")
+}
+
+/// Appends a block of records. Returns true if the log of the directory has all up to the time.
+fn step(server: &Commands, id: Uuid, time: u64) -> Result<bool> {
+    let mut made = server.backup_open.made.lock();
+    let made = made.as_mut().filter(|made| made.id == id).ok_or_else(not_open)?;
+    if made.time >= time {
+        return Ok(true);
+    }
+    let failed = crate::cmd::repl::arbor_tree::failed;
+    let block = match server.trees.log_behind(made.hold, made.reached, Some(made.epoch)).map_err(failed)? {
+        LogReply::Block { hold, block } => {
+            made.hold = Some(hold);
+            block
+        }
+        LogReply::Nothing { hold } => {
+            made.hold = Some(hold);
+            return Ok(false);
+        }
+        LogReply::Trimmed { .. } | LogReply::Differs => {
+            let text = "cannot extend the backup: the log behind it is not there any more";
+            return Err(Error::new(Code::OPERATION_FAILED, text));
+        }
+    };
+    let block = LogBlock::decode(&block).map_err(|reason| Error::new(Code::OPERATION_FAILED, reason))?;
+    let mut newest = made.time;
+    let (mut payloads, mut is_reached) = (Vec::new(), block.head.count == 0 && block.head.time >= time);
+    for (position, payload) in block.records() {
+        let (_, last) = times_of(payload).map_err(|reason| Error::new(Code::OPERATION_FAILED, reason))?;
+        is_reached = last > time;
+        if is_reached {
+            break;
+        }
+        if refers_to_loads(payload) {
+            let text = format!(
+                "cannot extend the backup: trees were filled past the log at position {position} (an index build, a change of the engine). \
+                 Open another $backupCursor"
+            );
+            return Err(Error::new(Code::OPERATION_FAILED, text));
+        }
+        payloads.push(payload);
+        newest = newest.max(last);
+        is_reached = last == time;
+        if is_reached {
+            break;
+        }
+    }
+    if let Some(count) = u64::try_from(payloads.len()).ok().filter(|count| *count > 0) {
+        let appended = server.host.append_to_directory(&made.directory, block.head.epoch, &payloads);
+        appended.map_err(|reason| {
+            Error::new(Code::OPERATION_FAILED, format!("cannot extend the files of a backup: {reason}"))
+        })?;
+        made.reached = Position(made.reached.0 + count);
+        made.epoch = block.head.epoch;
+        made.time = newest;
+    }
+    Ok(is_reached)
 }
 
 fn check_options(stage: Doc<'_>) -> Result<()> {
@@ -78,9 +220,9 @@ fn check_options(stage: Doc<'_>) -> Result<()> {
 }
 
 /// Makes the files. It takes as long as writing the data does.
-pub(crate) fn open(call: &Call<'_>, namespace: &Namespace) -> Result<Cursor> {
+fn open(call: &Call<'_>, namespace: &Namespace) -> Result<Cursor> {
     let server = call.server;
-    if server.backup_open.swap(true, Ordering::AcqRel) {
+    if server.backup_open.is_open.swap(true, Ordering::AcqRel) {
         let text = "The existing backup cursor must be closed before $backupCursor can succeed.";
         return Err(Error::new(Code(50_886), text));
     }
@@ -92,6 +234,13 @@ pub(crate) fn open(call: &Call<'_>, namespace: &Namespace) -> Result<Cursor> {
     let state = make(server, &directory, &call.interrupt)?;
     let mut documents = VecDeque::from([DocBuf::new().with("metadata", &metadata(server, id, &directory, &state))]);
     files(&directory, &mut documents).map_err(|error| cannot("list the files of", &directory, &error))?;
+    let (reached, epoch) = (state.position, state.epoch);
+    // the log behind the state is held while the cursor is used
+    let hold = match server.trees.log_behind(None, reached, Some(epoch)) {
+        Ok(LogReply::Block { hold, .. } | LogReply::Nothing { hold }) => Some(hold),
+        _ => None,
+    };
+    *server.backup_open.made.lock() = Some(Made { id, directory, reached, time: state.time, epoch, hold });
     let attributes = DocBuf::new().with("position", state.position.0 as i64).with("files", documents.len() as i64 - 1);
     server.log.info(events::BACKUP_BEGUN, "backup", attributes);
     server.last_backup_ms.store(now_ms(), Ordering::Relaxed);
@@ -174,9 +323,10 @@ struct OpenBackup {
 
 impl Drop for OpenBackup {
     fn drop(&mut self) {
+        *self.open.made.lock() = None;
         // what cannot be removed now is removed by the next one, or at the next start
         let _later = fs::remove_dir_all(&self.directory);
-        self.open.store(false, Ordering::Release);
+        self.open.is_open.store(false, Ordering::Release);
     }
 }
 
