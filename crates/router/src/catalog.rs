@@ -715,7 +715,7 @@ impl Catalog {
             let options = views.first().and_then(|view| fields::document(*view, "options"));
             let Some(below) = options.and_then(|options| fields::string(options, "viewOn")) else { break };
             let stages = options.and_then(|options| fields::array(options, "pipeline")).unwrap_or(Array::empty());
-            for (db, other) in crate::read::others(db, stages) {
+            for (db, other) in crate::pipeline::others(db, stages) {
                 is_needed |= self.table(&format!("{db}.{other}"), interrupt)?.is_some()
                     || self.buckets(&db, &other, interrupt)?.is_some();
             }

@@ -10,7 +10,7 @@ use arbor_query::{Elsewhere, Interrupt, Rows};
 use arbor_store::Namespace;
 
 use crate::catalog::{Catalog, Routing, versioned};
-use crate::read::shards_of_pipeline;
+use crate::pipeline::shards_of_pipeline;
 use crate::rows::{Merge, as_query, open_streams};
 use crate::shard::Read;
 use crate::transactions::Joined;

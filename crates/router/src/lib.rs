@@ -16,6 +16,8 @@
 //! | `operations` | what runs, on the router and on the shards |
 //! | `rows` | documents from several shards |
 //! | `read`, `write`, `ddl` | statements over several shards |
+//! | `pipeline`, `explain` | pipelines over several shards, and plans |
+//! | `read_view` | statements on views that the router resolves |
 //! | `collection_changes` | drops and renames of collections on several shards |
 //! | `definition_changes` | changes of their indexes and options |
 //! | `database_changes` | drops of databases, and the end of changes that other routers have left |
@@ -54,6 +56,7 @@ mod definition_changes;
 mod definitions;
 mod dispatch;
 mod elsewhere;
+mod explain;
 mod fields;
 mod first_of_order;
 mod list_collections;
@@ -62,8 +65,10 @@ mod move_primary;
 mod moves;
 mod on_behalf;
 mod operations;
+mod pipeline;
 mod read;
 mod read_preference;
+mod read_view;
 mod refine;
 mod reshard;
 mod rows;

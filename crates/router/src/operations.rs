@@ -9,7 +9,7 @@ use arbor_query::{AggregateSpec, Scope};
 use arbor_store::Namespace;
 use arbor_txn::Durability;
 
-use crate::read::stage_of;
+use crate::pipeline::stage_of;
 use crate::rows::Stream;
 use crate::{Request, fields};
 

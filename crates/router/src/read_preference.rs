@@ -15,7 +15,7 @@ use arbor_protocol::read_concern::Level;
 use arbor_query::Interrupt;
 
 use crate::catalog::Routing;
-use crate::read::stage_of;
+use crate::pipeline::stage_of;
 use crate::shard::{HOSTS_MAX, Shard};
 use crate::{Request, fields};
 

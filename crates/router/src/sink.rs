@@ -10,7 +10,7 @@ use arbor_command::{Error, Result};
 use arbor_query::{BatchLimit, Cursor};
 
 use crate::catalog::{Routing, versioned};
-use crate::read::{others, stage_of};
+use crate::pipeline::{others, stage_of};
 use crate::shard::Shard;
 use crate::{Request, fields};
 

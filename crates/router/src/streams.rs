@@ -22,7 +22,7 @@ use arbor_store::Namespace;
 
 use crate::catalog::Catalog;
 use crate::look_up::{MANY_MAX, look_up, look_up_many};
-use crate::read::stage_of;
+use crate::pipeline::stage_of;
 use crate::rows::{as_query, reserve};
 use crate::shard::Shard;
 use crate::{Request, fields};

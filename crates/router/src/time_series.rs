@@ -42,7 +42,7 @@ const REFUSED: &[&str] = &["moveCollection", "refineCollectionShardKey", "reshar
 
 /// Returns true if a pipeline reads measurements out of buckets.
 pub(crate) fn unpacks(stages: Array<'_>) -> bool {
-    crate::read::stage_of(stages.get(0)).is_some_and(|(name, _)| name == Unpack::NAME)
+    crate::pipeline::stage_of(stages.get(0)).is_some_and(|(name, _)| name == Unpack::NAME)
 }
 
 impl<'r> Request<'r> {
@@ -102,7 +102,7 @@ impl<'r> Request<'r> {
     /// Answers a request on a time series on chosen shards. None: it is answered as one on any name, as reads and writes are.
     pub(crate) fn on_time_series(&self, name: &str, table: &Arc<Table>) -> Result<Option<Answer>> {
         let first_stage = || match fields::array(self.body(), "pipeline") {
-            Some(stages) => crate::read::stage_of(stages.get(0)).map_or("", |(name, _)| name).to_owned(),
+            Some(stages) => crate::pipeline::stage_of(stages.get(0)).map_or("", |(name, _)| name).to_owned(),
             None => String::new(),
         };
         Ok(Some(match name {

@@ -643,7 +643,7 @@ fn check_update(table: &Table, filter: Doc<'_>, update: Option<ValueRef<'_>>, up
         }
         Some(ValueRef::Array(stages)) => {
             for stage in stages.iter() {
-                let Some((name, spec)) = crate::read::stage_of(Some(stage)) else { continue };
+                let Some((name, spec)) = crate::pipeline::stage_of(Some(stage)) else { continue };
                 let targets: Vec<&str> = match (name, spec) {
                     ("$set" | "$addFields", ValueRef::Document(spec)) => {
                         spec.iter().map(|(target, _)| target).collect()
