@@ -1,5 +1,6 @@
 """The console: a page without network resources, its data, its button, and who may use them."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ import urllib.request
 import pymongo
 import pytest
 
+from arbor_cluster import Cluster, Router
 from arbor_process import Arbor, ReplicaSet
 from test_metrics import address_of, get
 
@@ -110,3 +112,43 @@ def test_the_page_shows_its_data(server, tmp_path):
     assert page.count("<dd>") >= 10 and "<svg" in page
     for text in ("PRIMARY", "find filter {b: {$gt: ?}}", "createIndex({b: 1})", "t.c", "pending in memory"):
         assert text.replace(">", "&gt;") in page, text
+
+
+@pytest.fixture(scope="module")
+def router(tmp_path_factory):
+    """A router of two shards, with a collection of which chunks have moved."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with contextlib.ExitStack() as stack:
+        cluster = Cluster(directory, stack)
+        shown = stack.enter_context(Router(directory, cluster.config, ["--httpPort", "0"]))
+        with shown.client() as client:
+            client.admin.command("shardCollection", "t.sharded", key={"k": 1})
+            for at in range(0, 80, 10):
+                client.admin.command("split", "t.sharded", middle={"k": at})
+            client.t.sharded.insert_many([{"k": n} for n in range(100)])
+            home = client.config.databases.find_one({"_id": "t"})["primary"]
+            other = next(shard["_id"] for shard in client.admin.command("listShards")["shards"] if shard["_id"] != home)
+            for at in (20, 30, 60):
+                client.admin.command("moveChunk", "t.sharded", find={"k": at}, to=other)
+            yield shown, home, other
+
+
+def test_a_router_shows_where_chunks_are(router):
+    process, home, other = router
+    (collection,) = data(process)["chunks"]["collections"]
+    assert (collection["ns"], collection["key"], collection["chunks"]) == ("t.sharded", {"k": 1}, 9)
+    assert collection["byShard"] == {home: 6, other: 3}
+    assert collection["runs"] == [{"shard": shard, "chunks": count} for shard, count in ((home, 3), (other, 2), (home, 2), (other, 1), (home, 1))]
+    moves = [move for move in data(process)["chunks"]["moves"] if move["what"] == "moveChunk.commit"]
+    assert [(move["from"], move["to"], move["min"]["k"]) for move in moves] == [(home, other, at) for at in (60, 30, 20)]
+    assert all(move["criticalSectionMicros"] > 0 for move in moves)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_the_page_of_a_router_draws_them(router, tmp_path):
+    process, home, other = router
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    command += ["--virtual-time-budget=5000", "--window-size=390,900", f"http://{address_of(process)}/"]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert page.count("<rect") == 5 and f"t.sharded: {home} 6, {other} 3" in page
+    assert page.count(f"{home} to {other}") == 3 and "moved" in page

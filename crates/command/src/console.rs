@@ -29,6 +29,13 @@ impl Commands {
         doc.append("shapes", &self.slow_shapes.all().iter().collect::<ArrayBuf>());
         if collections {
             self.append_collections(&mut doc);
+            if let Some(router) = &self.router {
+                let map = router.chunk_map();
+                doc.append(
+                    "chunks",
+                    &map.unwrap_or_else(|error| DocBuf::new().with("error", error.to_string().as_str())),
+                );
+            }
         }
         let backup = self.last_backup_ms.load(Ordering::Relaxed);
         if backup != 0 {

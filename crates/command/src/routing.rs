@@ -71,6 +71,9 @@ pub trait Router: Send + Sync {
     /// Returns collections of the config servers.
     fn config_collections(&self) -> &dyn ConfigCollections;
 
+    /// Returns where the chunks of sharded collections are, and the last moves, for the console. Errors: the config servers cannot be reached.
+    fn chunk_map(&self) -> Result<DocBuf>;
+
     /// Completes changes of the cluster that another router has left. May take long.
     fn continue_changes(&self, _server: &Commands) {}
 }

@@ -265,6 +265,58 @@
     ], rows, 'This server is not a member of a replica set.');
   }
 
+  // One bar for each sharded collection: its chunks in the order of the shard key, each in the color of its shard.
+  function chunks(now) {
+    if (!now.isRouter) { at('chunks').querySelector('.empty').textContent = 'Routers show where chunks are.'; return; }
+    const map = now.chunks;
+    if (!map) return;
+    const section = at('chunks'), shards = map.shards || [], color = shard => `var(--s${Math.max(0, shards.indexOf(shard)) % 6})`;
+    const bars = (map.collections || []).map(collection => {
+      const total = number(collection.chunks), box = make('div', undefined, { className: 'map' });
+      const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+      const counts = Object.entries(collection.byShard).map(([shard, count]) => [shard, number(count)]);
+      svg.setAttribute('viewBox', '0 0 1000 22');
+      svg.setAttribute('preserveAspectRatio', 'none');
+      svg.setAttribute('role', 'img');
+      svg.setAttribute('aria-label', `${collection.ns}: ` + counts.map(([shard, count]) => `${shard} ${count}`).join(', '));
+      let before = 0;
+      for (const run of collection.runs) {
+        const part = document.createElementNS('http://www.w3.org/2000/svg', 'rect'), count = number(run.chunks);
+        for (const [key, value] of Object.entries({ x: 1000 * before / total, y: 0, width: 1000 * count / total, height: 22, fill: color(run.shard), stroke: 'var(--back)', 'stroke-width': 0.5 })) part.setAttribute(key, value);
+        svg.append(part);
+        before += count;
+      }
+      const legend = make('div', undefined, { className: 'legend' });
+      for (const [shard, count] of counts) {
+        const item = make('span'), mark = make('i');
+        mark.style.background = color(shard);
+        item.append(mark, `${shard} ${short(count)} (${short(100 * count / total, 3)} %)`);
+        legend.append(item);
+      }
+      const title = define(make('h3', `${collection.ns} ${JSON.stringify(collection.key)}`), `${total} chunks in the order of the shard key, each in the color of its shard; neighbours of one shard are drawn together.`);
+      const caption = make('div');
+      caption.append(title);
+      box.append(caption, svg, legend);
+      return box;
+    });
+    if (!section.querySelector('.maps').contains(document.activeElement)) section.querySelector('.maps').replaceChildren(...bars);
+    const key = move => [move.ns, move.from, move.to, JSON.stringify(move.min)].join(' ');
+    const ended = new Map(), rows = [];
+    for (const move of map.moves || []) { // the newest first
+      if (move.what === 'moveChunk.commit' || move.what === 'moveChunk.error') {
+        ended.set(key(move), true);
+        rows.push([new Date(date(move.time)).toLocaleTimeString(), move.ns, `${move.from} to ${move.to}`, move.what === 'moveChunk.commit' ? 'moved' : make('span', move.errmsg || 'failed', { className: 'bad' }), short(number(move.totalTimeMS) / 1000, 3), short(number(move.criticalSectionMicros) / 1000, 3)]);
+      } else if (move.what === 'moveChunk.start' && !ended.delete(key(move))) {
+        const seconds = (date(now.now) - date(move.time)) / 1000;
+        if (seconds < 3600) rows.push([new Date(date(move.time)).toLocaleTimeString(), move.ns, `${move.from} to ${move.to}`, 'moves', short(seconds, 3), '-']);
+      }
+    }
+    table('chunks', [
+      ['time', 'When the move ended, or began.', 'text'], ['collection', '', 'text'], ['shards', '', 'text'], ['outcome', 'From config.changelog.', 'wide'],
+      ['seconds', 'Duration of the whole move.'], ['writers waited, ms', 'Duration of the critical section: writers of the range wait for it.'],
+    ], rows.slice(0, 15), map.error ? `Not known: ${map.error}` : bars.length ? 'No chunk has moved lately.' : 'No collection is sharded.');
+  }
+
   function backups(now) {
     const begun = date(now.lastBackup);
     at('backup').textContent = isFinite(begun) ? `The last backup of this server began ${age((date(now.now) - begun) / 1000)} ago.` : 'No backup has been taken from this server since it started; arbor backup list shows those of a directory.';
@@ -283,7 +335,7 @@
     if (!at('tiles').contains(document.activeElement)) tiles(now);
     plot(at('throughput'), KINDS);
     plot(at('latency'), ['reads', 'writes', 'commands']);
-    for (const part of [operations, shapes, collections, tree, members, backups]) part(now);
+    for (const part of [operations, shapes, collections, tree, members, chunks, backups]) part(now);
     before = now;
   }
 

@@ -502,6 +502,29 @@ impl Catalog {
         })
     }
 
+    /// Returns the names of all sharded collections, of which some may be unsplittable.
+    pub(crate) fn sharded(&self, interrupt: &Interrupt) -> Result<Vec<String>> {
+        let read = self.read("collections", &DocBuf::new(), "_id", interrupt)?;
+        Ok(read.iter().filter_map(|one| fields::string(one.as_doc(), "_id")).map(str::to_owned).collect())
+    }
+
+    /// Returns the newest rows of `config.changelog` whose kind begins so, the newest first.
+    pub(crate) fn last_events(&self, what: &str, limit: i64, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+        let pattern = format!("^{}", what.replace('.', "\\."));
+        let of_kind = DocBuf::new().with("$regex", pattern.as_str());
+        let find = DocBuf::new()
+            .with("find", "changelog")
+            .with("filter", &DocBuf::new().with("what", &of_kind))
+            .with("sort", &DocBuf::new().with("$natural", -1i32))
+            .with("limit", limit);
+        let mut rows = Vec::new();
+        self.each_of("config", find, interrupt, |row| {
+            rows.push(row.to_buf());
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
     /// Like [`Catalog::database`]; waits until one that is being dropped is gone.
     fn database_in_use(&self, name: &str, interrupt: &Interrupt) -> Result<Option<Database>> {
         let until = Instant::now() + DROP_PATIENCE;

@@ -46,6 +46,7 @@ mod analyze_shard_key;
 mod balancer;
 mod bulk_write;
 mod catalog;
+mod chunk_map;
 mod chunks;
 mod clock;
 mod collection_changes;
@@ -213,6 +214,10 @@ impl arbor_command::Router for Router {
 
     fn advance_time(&self, time: u64) {
         self.catalog.clock.advance(time);
+    }
+
+    fn chunk_map(&self) -> Result<DocBuf> {
+        self.catalog.chunk_map(&self.within(chunk_map::TIME_MAX))
     }
 
     fn config_collections(&self) -> &dyn ConfigCollections {

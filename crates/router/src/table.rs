@@ -2,6 +2,8 @@
 //!
 //! T1: the lower bounds ascend, the first is below every key, and each range ends where the next begins.
 
+use std::collections::HashMap;
+
 use std::collections::BTreeSet;
 
 use arbor_base::paranoid;
@@ -214,6 +216,35 @@ impl Table {
 
     pub(crate) fn chunks(&self) -> usize {
         self.owners.len()
+    }
+
+    /// Returns the shards of the chunks in order, each with the number of its neighbouring chunks. Where these are more than `runs_max`,
+    /// parts of equal length are counted for the shard that has most of each.
+    pub(crate) fn runs(&self, runs_max: usize) -> Vec<(&str, usize)> {
+        let changes = self.owners.windows(2).filter(|pair| matches!(pair, [one, next] if one != next)).count();
+        let parts = if changes < runs_max { 1 } else { self.owners.len().div_ceil(runs_max) };
+        let mut runs: Vec<(u16, usize)> = Vec::new();
+        for part in self.owners.chunks(parts) {
+            let mut counts = HashMap::<u16, usize>::new();
+            part.iter().for_each(|owner| *counts.entry(*owner).or_default() += 1);
+            let Some((owner, _)) = counts.into_iter().max_by_key(|(owner, count)| (*count, *owner)) else { continue };
+            match runs.last_mut() {
+                Some((last, count)) if *last == owner => *count += part.len(),
+                _ => runs.push((owner, part.len())),
+            }
+        }
+        assert_eq!(runs.iter().map(|(_, count)| count).sum::<usize>(), self.owners.len(), "each chunk is in one run");
+        let name = |owner: u16| self.shards.get(usize::from(owner)).map_or("", String::as_str);
+        runs.into_iter().map(|(owner, count)| (name(owner), count)).collect()
+    }
+
+    /// Returns the number of chunks of each shard.
+    pub(crate) fn chunks_by_shard(&self) -> Vec<(&str, usize)> {
+        let mut counts = vec![0; self.shards.len()];
+        for owner in &self.owners {
+            counts.get_mut(usize::from(*owner)).into_iter().for_each(|count| *count += 1);
+        }
+        self.shards.iter().map(String::as_str).zip(counts).filter(|(_, count)| *count > 0).collect()
     }
 
     fn low(&self, at: usize) -> &[u8] {
@@ -477,6 +508,23 @@ mod tests {
             .with("max", &max)
             .with("shard", shard)
             .with("lastmod", fields::timestamp(major, 0))
+    }
+
+    #[test]
+    fn neighbours_of_one_shard_are_one_run() {
+        let owners = ["x", "x", "y", "x", "x", "x", "y", "y"];
+        let bound = |at: usize| match at {
+            0 => ValueRef::MinKey,
+            at if at == owners.len() => ValueRef::MaxKey,
+            at => ValueRef::Int32(at as i32),
+        };
+        let chunks: Vec<DocBuf> =
+            owners.iter().enumerate().map(|(at, shard)| chunk(bound(at), bound(at + 1), shard, 1)).collect();
+        let table = table(&chunks).unwrap();
+        assert_eq!(table.runs(4), [("x", 2), ("y", 1), ("x", 3), ("y", 2)]);
+        assert_eq!(table.runs(2), [("x", 4), ("y", 4)], "of four neighbours most, or half, are of that shard");
+        assert_eq!(table.runs(1), [("x", 8)]);
+        assert_eq!(table.chunks_by_shard(), [("x", 5), ("y", 3)]);
     }
 
     fn table(chunks: &[DocBuf]) -> Result<Table> {
