@@ -1,5 +1,6 @@
 //! The chunks of sharded collections, and their last moves, as the console draws them.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
@@ -17,7 +18,10 @@ const COLLECTIONS_MAX: usize = 20;
 const RUNS_MAX: usize = 400;
 
 /// Events of moves that are read, of which a move has three.
-const EVENTS_MAX: i64 = 60;
+const EVENTS_MAX: i64 = 120;
+
+/// The event that begins a move.
+const START: &str = "moveChunk.start";
 
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -31,8 +35,12 @@ impl Catalog {
             }
         }
         let shards: ArrayBuf = self.shards(interrupt)?.iter().map(|shard| shard.name.as_str()).collect();
-        let moves: Vec<DocBuf> =
+        let mut moves: Vec<DocBuf> =
             self.last_events("moveChunk.", EVENTS_MAX, interrupt)?.iter().filter_map(event).collect();
+        // Where the collection is not capped yet, its order is that of the routers.
+        moves.sort_by_key(|event| {
+            (Reverse(time_of(event.as_doc())), fields::string(event.as_doc(), "what") == Some(START))
+        });
         let moves: ArrayBuf = moves.iter().collect();
         let hidden = all.len().saturating_sub(COLLECTIONS_MAX) as i64;
         Ok(DocBuf::new()
@@ -55,13 +63,23 @@ fn row(table: &Table) -> DocBuf {
         .with("runs", &runs.iter().collect::<ArrayBuf>())
 }
 
+fn time_of(event: Doc<'_>) -> Option<i64> {
+    match event.get("time") {
+        Some(ValueRef::DateTime(time)) => Some(time),
+        _ => None,
+    }
+}
+
 /// Returns what the console shows of a row of `config.changelog`.
 fn event(row: &DocBuf) -> Option<DocBuf> {
     let row = row.as_doc();
     let details = fields::document(row, "details").unwrap_or(Doc::empty());
     let text = |doc, name| fields::string(doc, name).unwrap_or_default();
-    let time = row.get("time").filter(|time| matches!(time, ValueRef::DateTime(_)))?;
-    let mut shown = DocBuf::new().with("time", time).with("what", text(row, "what")).with("ns", text(row, "ns"));
+    let time = time_of(row)?;
+    let mut shown = DocBuf::new()
+        .with("time", ValueRef::DateTime(time))
+        .with("what", text(row, "what"))
+        .with("ns", text(row, "ns"));
     shown.append("from", text(details, "from")).append("to", text(details, "to"));
     for name in ["min", "totalTimeMS", "criticalSectionMicros", "errmsg"] {
         if let Some(value) = details.get(name) {
