@@ -1,8 +1,11 @@
 //! Bounds on a process by control groups, of version 1 or 2, where this user may make them: on its memory with its page cache, and on what it
 //! may read and write of a disk.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use super::process::behind;
 use crate::observe::Device;
 use crate::{Error, Result};
 
@@ -127,6 +130,15 @@ impl ControlGroups {
         self.paths.iter().any(killed)
     }
 
+    /// Returns a command that enters the groups before it becomes `command`, which so finds its limits when it starts.
+    pub(crate) fn entered(&self, command: &Command) -> Command {
+        let enter = r#"while [ "$1" != -- ]; do echo $$ > "$1" 2>/dev/null; shift; done; shift; exec "$@""#;
+        let members = self.paths.iter().map(|path| path.join("cgroup.procs").into_os_string());
+        let arguments: Vec<OsString> =
+            ["-c", enter, "sh"].map(OsString::from).into_iter().chain(members).chain([OsString::from("--")]).collect();
+        behind("/bin/sh", &arguments, command)
+    }
+
     pub(crate) fn add(&self, process: u32) -> Result<()> {
         self.paths.iter().try_for_each(|path| {
             let path = path.join("cgroup.procs");
@@ -156,6 +168,18 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn a_program_is_in_its_groups_from_the_start() {
+        let mut groups = ControlGroups::new(format!("arbor-lab-entered-{}", std::process::id()));
+        let limited = groups.limit_memory(64 << 20);
+        let mut shows = Command::new("sh");
+        shows.args(["-c", "cat /proc/self/cgroup; echo \"$0 $1 $NAME\"", "one word", "*"]).env("NAME", "value");
+        let output = groups.entered(&shows).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.ends_with("one word * value\n") && output.status.success(), "{text}");
+        assert_eq!(text.contains(&groups.name), limited, "{text}");
+    }
 
     #[test]
     fn limits_are_read_and_shown() {

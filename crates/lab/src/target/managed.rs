@@ -216,15 +216,23 @@ impl Managed {
         let data = self.directory.join("data");
         let address = format!("127.0.0.1:{port}");
         self.remarks.clear();
-        let mut command = match &self.software {
+        let command = match &self.software {
             Software::Arbor(engine) => self.serve(engine, port, flags),
             Software::MariaDb(mariadb) => mariadb.command(&data, port, flags)?,
         };
         let begun = Instant::now();
         let use_of_files = if self.setup.keep { UseOfFiles::Kept } else { UseOfFiles::Removed };
+        let groups = self.limit(format!("arbor-lab-{}-{port}", std::process::id()), flags);
+        let mut command = groups.entered(&command);
         let process = Process::start(&self.name, &mut command, &self.directory.join("server.log"), use_of_files)?;
         let id = process.id();
-        self.limit(id, flags);
+        if let (Some(memory_mb), true) = (flags.memory_mb, groups.add(id).is_err()) {
+            self.remarks.push(format!(
+                "{}: its memory is NOT limited to {memory_mb} MB: it cannot enter the cgroup",
+                self.name
+            ));
+        }
+        self.limits = Some(groups);
         let process = self.process.insert(process);
         self.mongodb = MongoDb::at(&self.name, &address).local(id, Some(&data));
         self.target = match &self.software {
@@ -249,25 +257,23 @@ impl Managed {
         Ok(took)
     }
 
-    /// Bounds the server's memory and its use of the disk, as far as this user may.
-    fn limit(&mut self, process: u32, flags: &Flags) {
+    /// Makes the groups that bound a server's memory and its use of the disk, as far as this user may.
+    fn limit(&mut self, group: String, flags: &Flags) -> ControlGroups {
         let (name, disk) = (&self.name, &self.setup.disk);
-        let mut groups = ControlGroups::new(format!("arbor-lab-{process}"));
+        let mut groups = ControlGroups::new(group);
         let mut remarks = Vec::new();
-        let memory_mb = flags.memory_mb.filter(|memory_mb| !groups.limit_memory(memory_mb << 20));
-        let slowed =
-            disk.is_none() || Device::below(&self.directory).is_some_and(|device| groups.limit_disk(device, disk));
-        let added = groups.add(process).is_ok();
-        if let Some(memory_mb) = memory_mb.or(flags.memory_mb.filter(|_| !added)) {
+        if let Some(memory_mb) = flags.memory_mb.filter(|memory_mb| !groups.limit_memory(memory_mb << 20)) {
             remarks.push(format!(
                 "{name}: its memory is NOT limited to {memory_mb} MB: this user may make no memory cgroup; the page cache holds what it can"
             ));
         }
-        if !(slowed && (added || disk.is_none())) {
+        let slowed =
+            disk.is_none() || Device::below(&self.directory).is_some_and(|device| groups.limit_disk(device, disk));
+        if !slowed {
             remarks.push(format!("{name}: its disk is NOT limited to {disk}: this user may make no such cgroup"));
         }
-        self.limits = Some(groups);
         self.remarks.append(&mut remarks);
+        groups
     }
 
     fn serve(&self, engine: &str, port: u16, flags: &Flags) -> Command {

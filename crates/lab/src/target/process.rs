@@ -1,5 +1,6 @@
 //! A child process: started in a group of its own, its output in a file, ended by its own number.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -78,15 +79,20 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 /// launcher.
 fn supervised(command: &Command) -> Option<Command> {
     let (program, arguments) = crate::launcher().split_first()?;
-    let mut supervised = Command::new(program);
-    supervised.args(arguments).arg(command.get_program()).args(command.get_args());
+    Some(behind(program, arguments, command))
+}
+
+/// Returns the command as the last arguments of a program that becomes it.
+pub(crate) fn behind<T: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[T], command: &Command) -> Command {
+    let mut launched = Command::new(program);
+    launched.args(arguments).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => supervised.env(name, value),
-            None => supervised.env_remove(name),
+            Some(value) => launched.env(name, value),
+            None => launched.env_remove(name),
         };
     }
-    Some(supervised)
+    launched
 }
 
 /// A child process that is ended when dropped: SIGTERM to its number, then a wait.
