@@ -299,7 +299,7 @@
       box.append(caption, svg, legend);
       return box;
     });
-    if (!section.querySelector('.maps').contains(document.activeElement)) section.querySelector('.maps').replaceChildren(...bars);
+    if (!section.querySelector('.maps').contains(document.activeElement)) section.querySelector('.maps').replaceChildren(...bars, ...(number(map.hidden) > 0 ? [make('p', `${number(map.hidden)} more collections are not shown.`)] : []));
     const key = move => [move.ns, move.from, move.to, JSON.stringify(move.min)].join(' ');
     const ended = new Map(), rows = [];
     for (const move of map.moves || []) { // the newest first

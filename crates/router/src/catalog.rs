@@ -489,11 +489,9 @@ impl Catalog {
     pub(crate) fn sharded_of(&self, db: &str, interrupt: &Interrupt) -> Result<Vec<String>> {
         let (begin, end) = (format!("{db}."), format!("{db}/"));
         let filter = DocBuf::new().with("_id", &DocBuf::new().with("$gte", begin.as_str()).with("$lt", end.as_str()));
-        let read = self.new_copy(interrupt, |interrupt| self.read("collections", &filter, "_id", interrupt))?;
+        let read = self.new_copy(interrupt, |interrupt| self.names("collections", &filter, interrupt))?;
         Ok(match read {
-            Some(read) => {
-                read.iter().filter_map(|one| fields::string(one.as_doc(), "_id")).map(str::to_owned).collect()
-            }
+            Some(names) => names,
             None => {
                 let known: BTreeSet<String> =
                     self.known.lock().tables_of(db).map(|table| table.namespace.clone()).collect();
@@ -504,7 +502,12 @@ impl Catalog {
 
     /// Returns the names of all sharded collections, of which some may be unsplittable.
     pub(crate) fn sharded(&self, interrupt: &Interrupt) -> Result<Vec<String>> {
-        let read = self.read("collections", &DocBuf::new(), "_id", interrupt)?;
+        self.names("collections", &DocBuf::new(), interrupt)
+    }
+
+    /// Reads the `_id` of all documents, where these are names, in order.
+    fn names(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<Vec<String>> {
+        let read = self.read(collection, filter, "_id", interrupt)?;
         Ok(read.iter().filter_map(|one| fields::string(one.as_doc(), "_id")).map(str::to_owned).collect())
     }
 

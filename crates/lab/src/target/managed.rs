@@ -226,11 +226,9 @@ impl Managed {
         let mut command = groups.entered(&command);
         let process = Process::start(&self.name, &mut command, &self.directory.join("server.log"), use_of_files)?;
         let id = process.id();
-        if let (Some(memory_mb), true) = (flags.memory_mb, groups.add(id).is_err()) {
-            self.remarks.push(format!(
-                "{}: its memory is NOT limited to {memory_mb} MB: it cannot enter the cgroup",
-                self.name
-            ));
+        if groups.add(id).is_err() {
+            self.remarks
+                .push(format!("{}: neither its memory nor its disk is limited: it cannot enter the cgroup", self.name));
         }
         self.limits = Some(groups);
         let process = self.process.insert(process);
