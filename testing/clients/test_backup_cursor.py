@@ -8,12 +8,14 @@ import pytest
 from bson import Binary, Timestamp
 from pymongo.errors import OperationFailure
 
+import loop_disk
 from arbor_process import Arbor, ReplicaSet
 from test_backup import Writers, check_restored, fill, state
 from test_members import until
 from test_partitions import LIBRARIES, installed
 
 SNAPSHOT_TOO_OLD = 239
+OUT_OF_DISK_SPACE = 14031
 
 
 def opened(client):
@@ -192,3 +194,31 @@ def test_what_is_refused(client, db):
         refused(code, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursorExtend": options}], cursor={}))  # noqa: B023
     refused(72, lambda: admin.command("aggregate", 1, pipeline=[{"$backupCursor": {}}, {"$limit": 1}], cursor={}))
     refused(40324, lambda: admin.command("aggregate", 1, pipeline=[{"$limit": 1}, {"$backupCursor": {}}], cursor={}))
+
+
+def test_a_copy_that_has_no_room_is_refused_before_it_begins():
+    if not loop_disk.is_allowed():
+        pytest.skip("no loop devices here")
+    disk = loop_disk.LoopDisk(512)
+    try:
+        with Arbor(disk.path / "data") as arbor, pymongo.MongoClient(arbor.uri) as client:
+            for _ in range(60):
+                client.db.c.insert_many([{"text": os.urandom(100_000)} for _ in range(10)])
+            client.admin.command("fsync")
+            # more than the data, and less than it and what else is written
+            ballast = shutil.disk_usage(disk.path).free - 70_000_000
+            with open(disk.path / "ballast", "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, ballast)
+            for _ in range(2):
+                with pytest.raises(OperationFailure) as caught:
+                    opened(client)
+                assert caught.value.code == OUT_OF_DISK_SPACE, caught.value
+                assert "MB are needed in" in str(caught.value) and "arbor backup create" in str(caught.value)
+                assert not (disk.path / "data" / "backup.cursor").exists(), "nothing is left of it"
+            client.db.c.insert_one({"_id": "after"})
+            (disk.path / "ballast").unlink()
+            _, files, cursor = opened(client)
+            assert sum(file["fileSize"] for file in files) > 60_000_000
+            close(client, cursor)
+    finally:
+        disk.remove()

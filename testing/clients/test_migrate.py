@@ -242,3 +242,68 @@ def test_what_is_refused(tmp_path):
             there.db.c.delete_one({"_id": 7})
             succeeds(old.uri, new.uri, "--only", "db.c", "--cut-over")
             assert there.db.list_collection_names() == ["c"]
+
+
+def test_partitions_are_dropped_at_the_target_too(tmp_path):
+    def rows(begin, end):
+        return [{"_id": n, "text": "x" * 100} for n in range(begin, end)]
+
+    with ReplicaSet(tmp_path / "old") as old, Arbor(tmp_path / "new") as new:
+        with pymongo.MongoClient(old.uri) as client, pymongo.MongoClient(new.uri) as there:
+            db = client.db
+            for name in ("log", "other"):
+                db.create_collection(name, partitioned=True)
+                for part in range(4):
+                    db[name].insert_many(rows(part * 100, part * 100 + 100))
+                    db.command("addPartition", name, info={"part": part})
+                db.command("dropPartition", name, id=1)
+            db.create_collection("collated", partitioned=True, collation={"locale": "de"})
+            db.collated.insert_many(rows(0, 50))
+            db.command("addPartition", "collated")
+            db.plain.insert_many(rows(0, 50))
+            running = Running(old.uri, new.uri, tmp_path / "log")
+            running.wait_for("following; when nothing writes")
+
+            def layout(side, name):
+                rows = side.db.command("getPartitionInfo", name)["partitions"]
+                # the first one has no info at the target: no command gives it one
+                return [row["max"] for row in rows], [row.get("info") for row in rows[1:]]
+
+            def reaches(check, wait_s=60):
+                end = time.monotonic() + wait_s
+                while not check():
+                    assert running.process.poll() is None and time.monotonic() < end, running.text()
+                    time.sleep(0.05)
+
+            assert layout(there, "log") == layout(client, "log")
+            # partitions of the same ranges are dropped as such
+            deleted = lambda: there.admin.command("serverStatus")["metrics"]["document"]["deleted"]
+            before = deleted()
+            db.command("dropPartition", "log", id=2)
+            reaches(lambda: there.db.log.count_documents({}) == 200)
+            db.log.insert_many(rows(400, 500))
+            db.command("addPartition", "log", info={"part": 4})
+            db.command("dropPartition", "log", max={"_id": 99})
+            db.log.insert_many(rows(500, 510))
+            reaches(lambda: there.db.log.count_documents({}) == 210)
+            assert deleted() == before and layout(there, "log") == layout(client, "log")
+            # where they differ, the documents of the range are deleted
+            there.db.command("dropPartition", "other", max={"_id": 99})
+            there.db.command("convertToPartitioned", "plain")
+            there.db.other.insert_many(rows(0, 100))
+            db.command("dropPartition", "other", id=2)
+            db.command("dropPartition", "other", id=4)
+            reaches(lambda: there.db.other.count_documents({}) == 200)
+            db.command("dropPartition", "collated", id=0)
+            db.command("convertToPartitioned", "plain")
+            db.command("addPartition", "plain", newMax={"_id": 100})
+            db.plain.insert_many(rows(200, 210))
+            db.command("dropPartition", "plain", max={"_id": 100})
+            db.other.drop()
+            reaches(lambda: there.db.plain.count_documents({}) == 10 and "other" not in there.db.list_collection_names())
+            running.kill()
+            output = succeeds(old.uri, new.uri, "--cut-over")
+            assert "0 ranges differ" in output and "migration is complete" in output, output
+            for name in ("log", "collated", "plain"):
+                assert list(there.db[name].find()) == list(db[name].find()), name
+                assert there.db.validate_collection(name, full=True)["valid"]

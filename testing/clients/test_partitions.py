@@ -142,6 +142,7 @@ def test_transactions_streams_and_past_states(arbor):
     with pymongo.MongoClient(arbor.uri) as client:
         db = client.db
         fill(db, parts=2)
+        begin = db.command("insert", "mark", documents=[{}])["operationTime"]
         with client.start_session() as session:
             session.start_transaction()
             db.log.insert_many([{"_id": -1}, {"_id": 100 * PART}], session=session)
@@ -161,6 +162,14 @@ def test_transactions_streams_and_past_states(arbor):
             db.log.insert_one({"_id": 60 * PART})
             seen = [(event["operationType"], event["documentKey"]["_id"]) for event in (next(stream), next(stream))]
         assert seen == [("insert", 50 * PART), ("insert", 60 * PART)], "dropped documents are no events"
+        with db.watch(show_expanded_events=True, start_at_operation_time=begin) as stream:
+            seen = []
+            while len(seen) < 3:
+                event = next(stream)
+                if event["operationType"] == "modify":
+                    seen.append(event["operationDescription"])
+        assert seen == [{"dropPartition": {"max": {"_id": PART - 1}}}, {"addPartition": {"newMax": {"_id": 50 * PART}}},
+                        {"dropPartition": {"max": {"_id": 2 * PART - 1}}}]
         commands = [entry["o"] for entry in client.local["oplog.rs"].find({"op": "c", "o.dropPartition": {"$exists": True}})]
         assert commands == [{"dropPartition": "log", "id": 0}, {"dropPartition": "log", "id": 1}]
 

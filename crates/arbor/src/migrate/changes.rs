@@ -257,6 +257,10 @@ impl Migration {
         match (kind, uuid, namespace(event, "to")) {
             ("create", Some(uuid), _) => self.apply_create(ns, uuid),
             ("drop", Some(uuid), _) => self.forget(&key_of(uuid)),
+            ("modify", Some(uuid), _) => match event.get("operationDescription") {
+                Some(ValueRef::Document(description)) => self.apply_partitions(uuid, description),
+                _ => Ok(()),
+            },
             ("rename", Some(uuid), Some(to)) => {
                 let victim = match event.get("operationDescription") {
                     Some(ValueRef::Document(description)) => description.get("dropTarget").and_then(bytes_of),

@@ -17,16 +17,21 @@ const CURSOR_NOT_FOUND: i32 = 43;
 /// Attempts to read a collection to its end without losing the cursor.
 const TRIES: u32 = 5;
 
-/// The documents of a collection in the order of `_id`, behind one of them.
+/// The documents of a collection in the order of `_id`, behind one of them and before another one.
 pub(super) struct Scan {
     db: String,
     name: String,
     pub last: Option<Value>,
+    end: Option<Value>,
 }
 
 impl Scan {
     pub(super) fn new(own: &Collection, last: Option<Value>) -> Scan {
-        Scan { db: own.db.clone(), name: own.name.clone(), last }
+        Scan::until(own, last, None)
+    }
+
+    pub(super) fn until(own: &Collection, last: Option<Value>, end: Option<Value>) -> Scan {
+        Scan { db: own.db.clone(), name: own.name.clone(), last, end }
     }
 
     /// The next documents; none at the end.
@@ -46,6 +51,9 @@ impl Scan {
                 [ValueRef::String("$_id"), ValueRef::from(&literal)].into_iter().collect();
             let behind = DocBuf::new().with("$expr", &DocBuf::new().with("$gt", &operands));
             find.append("filter", &behind);
+        }
+        if let Some(end) = &self.end {
+            find.append("max", &DocBuf::new().with("_id", end));
         }
         let batch = server.open(&self.db, &find)?.batch;
         self.last = batch.last().and_then(id_of).or(self.last.take());

@@ -14,8 +14,9 @@
 //! | `places` | which collection of the target is which one of the source |
 //! | `copy` | documents on their way |
 //! | `changes` | events of the change stream |
+//! | `partitions` | partitions of collections, and what is dropped with them |
 //! | `verify` | comparison of source and target |
-//! | `repair` | the differences of a collection whose name had others meanwhile |
+//! | `repair` | the differences of a collection that is in doubt |
 //!
 //! - M1: each step may be carried out again: a document that is there is left there by the copy, and replaced by an event. So the state is written
 //!   after the step, and a process that is killed repeats at most one batch.
@@ -30,6 +31,7 @@
 mod changes;
 mod collections;
 mod copy;
+mod partitions;
 mod places;
 mod repair;
 mod server;

@@ -108,6 +108,7 @@ impl Migration {
         }
         let there = self.at_target(own);
         self.create(&there)?;
+        self.copy_partitions(own, &there)?;
         let there = collection(&mut self.target, &there.db, &there.name)?.and_then(|there| there.uuid);
         self.note(&key, |progress| progress.there = there)
     }

@@ -39,7 +39,10 @@ impl Migration {
             Kind::Ordered => {
                 let deleted = self.delete_others(own)?;
                 let put = self.put_differing(own)?;
-                eprintln!("{} was renamed: compared, {put} documents replaced, {deleted} removed", own.namespace());
+                eprintln!(
+                    "{} was compared with the source: {put} documents replaced, {deleted} removed",
+                    own.namespace()
+                );
                 self.note(&key, |progress| progress.is_doubtful = false)
             }
             // It begins without doubt.

@@ -6,6 +6,7 @@
 //! | `createIndexes`, `commitIndexBuild` | createIndexes | - |
 //! | `dropIndexes` | dropIndexes | - |
 //! | `collMod` | modify | - |
+//! | `addPartition`, `dropPartition`, `convertToPartitioned` | modify, see [`partitions_changed`] | - |
 //! | `drop` | drop | drop |
 //! | `renameCollection` | rename | rename |
 //! | `dropDatabase` | dropDatabase | dropDatabase |
@@ -109,6 +110,9 @@ fn of_collection(
             head("dropIndexes").with("operationDescription", &indexes([ValueRef::from(&index)]))
         }
         "collMod" => modified(head("modify").with("operationDescription", &rest()), event),
+        "addPartition" | "dropPartition" | "convertToPartitioned" => {
+            head("modify").with("operationDescription", &partitions_changed(event, name, rest()))
+        }
         _ => return None,
     };
     Some((doc, false))
@@ -128,6 +132,15 @@ fn dropped_index(event: &Event<'_>, command: Doc<'_>) -> DocBuf {
         index.append("name", name);
     }
     index
+}
+
+/// `{addPartition: {newMax, info}}`, `{dropPartition: {min, max}}` (the range that is gone: `min < _id <= max`) or `{convertToPartitioned: {}}`.
+fn partitions_changed(event: &Event<'_>, name: &str, says: DocBuf) -> DocBuf {
+    let range = match event.object2().and_then(|before| before.get("range")) {
+        Some(ValueRef::Document(range)) => Some(range.to_buf()),
+        _ => None,
+    };
+    DocBuf::new().with(name, &range.unwrap_or(says))
 }
 
 fn modified(mut doc: DocBuf, event: &Event<'_>) -> DocBuf {

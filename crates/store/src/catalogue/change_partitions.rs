@@ -43,9 +43,10 @@ impl Store {
         let _changing = self.lock_changes();
         let options = old.options.clone().with("partitioned", true);
         let new = Collection { options, partitions: [Arc::new(Partition::first(old.tree))].into(), ..old.copy() };
-        let txn = self.transactions.begin()?;
+        let mut txn = self.transactions.begin()?;
         let says = DocBuf::new().with("convertToPartitioned", namespace.collection());
-        self.commit_partitions(txn, &old, new, &says, None)
+        noting::partitions_changed(&mut txn, &old, &says);
+        self.commit_partitions(txn, &old, new)
     }
 
     /// Ends the range of the last partition at `max` and adds one behind it. Without `max` the range ends at the last record.
@@ -85,7 +86,8 @@ impl Store {
         let mut partitions = before.to_vec();
         partitions.push(Arc::new(Partition { max: Some(max), ..Partition::clone(last) }));
         partitions.push(Arc::new(last.next(tree, info.map(|info| info.to_buf()))));
-        self.commit_partitions(txn, &old, Collection { tree, partitions: partitions.into(), ..old.copy() }, &says, None)
+        noting::partitions_changed(&mut txn, &old, &says);
+        self.commit_partitions(txn, &old, Collection { tree, partitions: partitions.into(), ..old.copy() })
     }
 
     /// Drops partitions with their records; their ranges become part of the next partition, or of the one before where they
@@ -123,29 +125,34 @@ impl Store {
             records += txn.counter(count_counter(own.tree))?.max(0) as u64;
             drop_records(&mut txn, own.tree);
         }
-        let new = Collection { tree, partitions: partitions.into(), ..old.copy() };
-        self.commit_partitions(txn, &old, new, &says, Some(records))?;
+        noting::partitions_dropped(&mut txn, &old, &says, &range_of(&old, &gone), records);
+        self.commit_partitions(txn, &old, Collection { tree, partitions: partitions.into(), ..old.copy() })?;
         Ok(gone.len())
     }
 
     /// Requires the lock of [`Store::lock_changes`].
-    fn commit_partitions(
-        &self,
-        mut txn: Transaction,
-        old: &Collection,
-        new: Collection,
-        says: &DocBuf,
-        records: Option<u64>,
-    ) -> Result<()> {
+    fn commit_partitions(&self, mut txn: Transaction, old: &Collection, new: Collection) -> Result<()> {
         new.validate_partitions();
         let row_bytes = catalogue::encode_collection(&new).as_bytes().len();
         if row_bytes > ROW_BYTES_MAX && new.partitions.len() > old.partitions.len() {
             return refused(format!("the partitions of {} need more than {ROW_BYTES_MAX} bytes", new.namespace));
         }
         put_collection(&mut txn, &new);
-        noting::partitions_changed(&mut txn, old, says, records);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(new)))
     }
+}
+
+/// `{min, max}` of partitions that follow each other: of `min < _id <= max`. One that has no end lacks it.
+fn range_of(collection: &Collection, partitions: &[Arc<Partition>]) -> DocBuf {
+    let mut range = DocBuf::new();
+    let first = partitions.first().map_or(0, |first| first.id);
+    let before = collection.partitions.iter().rev().find(|own| own.id < first);
+    for (name, end) in [("min", before), ("max", partitions.last())] {
+        if let Some(end) = end.and_then(|own| own.max.as_ref()) {
+            range.append(name, &end.doc);
+        }
+    }
+    range
 }
 
 fn not_partitioned<T>(namespace: &Namespace) -> Result<T> {

@@ -176,9 +176,20 @@ pub(crate) fn converted_to_capped(txn: &mut Transaction, old: &Collection, bytes
 }
 
 /// Notes that a collection has partitions now, or others.
-pub(crate) fn partitions_changed(txn: &mut Transaction, collection: &Collection, says: &DocBuf, records: Option<u64>) {
-    let before = records.map(|records| DocBuf::new().with("numRecords", records as i64));
-    note_of(txn, collection, says, before.as_ref());
+pub(crate) fn partitions_changed(txn: &mut Transaction, collection: &Collection, says: &DocBuf) {
+    note_of(txn, collection, says, None);
+}
+
+/// Notes that partitions were dropped: `range` is what they had, with the number of its records.
+pub(crate) fn partitions_dropped(
+    txn: &mut Transaction,
+    collection: &Collection,
+    says: &DocBuf,
+    range: &DocBuf,
+    records: u64,
+) {
+    let before = DocBuf::new().with("numRecords", records as i64).with("range", range);
+    note_of(txn, collection, says, Some(&before));
 }
 
 // ---- views

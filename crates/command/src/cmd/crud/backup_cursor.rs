@@ -37,6 +37,9 @@ pub const BACKUP_CURSOR_DIRECTORY: &str = "backup.cursor";
 const PATIENCE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(50);
 
+/// Space for the log and the checkpoints of the copy, and for what the server itself writes meanwhile.
+const ROOM_BYTES: u64 = 32 << 20;
+
 /// The first tree of all is in the home.
 const FIRST_TREE: TreeId = TreeId(1);
 
@@ -250,6 +253,7 @@ fn open(call: &Call<'_>, namespace: &Namespace) -> Result<Cursor> {
 fn make(server: &Commands, directory: &Path, interrupt: &Interrupt) -> Result<Begun> {
     let home = server.database.transactions.engine().engine_of(FIRST_TREE);
     fs::create_dir_all(directory).map_err(|error| cannot("create", directory, &error))?;
+    check_room(server, directory)?;
     let state = server.trees.begin_backup().map_err(crate::cmd::repl::arbor_tree::failed)?;
     let frozen = Frozen { server, state: &state, interrupt };
     let made = server.host.make_directory(&frozen, &state, home, directory);
@@ -257,6 +261,28 @@ fn make(server: &Commands, directory: &Path, interrupt: &Interrupt) -> Result<Be
     interrupt.check()?;
     made.map_err(|reason| Error::new(Code::OPERATION_FAILED, format!("cannot make the files of a backup: {reason}")))?;
     Ok(state)
+}
+
+/// Refuses a copy that the file system has no room for. It takes what the engines take without the free space in their files. What else is
+/// written meanwhile has a tenth of it, and some more.
+fn check_room(server: &Commands, directory: &Path) -> Result<()> {
+    let stats = server.database.transactions.engine().stats().map_err(arbor_txn::Error::from)?;
+    let bytes = stats.disk_bytes.saturating_sub(stats.free_bytes);
+    let needed = bytes + bytes / 10 + ROOM_BYTES;
+    let free =
+        rustix::fs::statvfs(directory).map_err(|error| cannot("read the free space of", directory, &error.into()))?;
+    let free = free.f_bavail.saturating_mul(free.f_frsize);
+    if free >= needed {
+        return Ok(());
+    }
+    let text = format!(
+        "$backupCursor copies the data first, and its file system has no room for that: about {} MB are needed in {}, {} MB are free. \
+         `arbor backup create` needs none here",
+        needed.div_ceil(1 << 20),
+        directory.display(),
+        free >> 20
+    );
+    Err(Error::new(Code::OUT_OF_DISK_SPACE, text))
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Error {
