@@ -45,6 +45,7 @@ mod verify;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use arbor_txn::fetch::BACKGROUND_NICE;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::failure::{BAD_OPTIONS, Failure};
@@ -198,6 +199,10 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     let target = |name| Ok::<Target, Error>(Target::parse(text(name).unwrap_or_default())?.encrypted(key()?));
     let (from, to) = (|| target("from"), || target("to"));
     let limit = || matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
+    if ["create", "archive"].contains(&name) {
+        // what clients do on this machine goes first; where it is not allowed, it does not
+        let _refused = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+    }
     match name {
         "create" => create::create(text("uri").unwrap_or_default(), &to()?, limit(), matches.get_flag("incremental"))?,
         "archive" => {

@@ -15,6 +15,9 @@ use crate::ledger;
 use crate::recovery::{last_time_until, trees_in};
 use crate::{Error, Follower, ReadView, Result, Transactions, View};
 
+/// Priority of threads that work for backups: a tenth of the processor time of another thread.
+pub const BACKGROUND_NICE: i32 = 10;
+
 /// A snapshot that a peer holds for this member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
@@ -157,6 +160,14 @@ impl Source {
         }
     }
 
+    /// Like [`Peer::block`], for a backup: it is compressed with what processor time others leave. The rows are read before, since that
+    /// takes locks for which others may wait.
+    pub fn block_of_backup(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
+        let view = self.view(snapshot).ok_or(PeerError::Expired)?;
+        let rows = rows_of(&view, tree, after);
+        rows.and_then(|(block, is_last)| in_background(move || finish(block, is_last))).map_err(failed)
+    }
+
     fn check_settled(&self) -> Result<(), PeerError> {
         match self.transactions.loads().unreadable_until() {
             Some(until) => Err(PeerError::Failed(format!(
@@ -175,7 +186,7 @@ impl Source {
     }
 }
 
-fn block_of(view: &ReadView, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>> {
+fn rows_of(view: &ReadView, tree: TreeId, after: Option<&[u8]>) -> Result<(BlockWriter, bool)> {
     let mut cursor = view.cursor(tree)?;
     let mut valid = match after {
         None => cursor.first()?,
@@ -186,7 +197,25 @@ fn block_of(view: &ReadView, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u
         block.push(cursor.key(), cursor.value());
         valid = cursor.next()?;
     }
-    block.finish(!valid).map_err(|error| Error::Refused { reason: format!("a block does not compress: {error}") })
+    assert!(!valid || block.is_full(), "only the last block of a tree is not full");
+    Ok((block, !valid))
+}
+
+fn finish(block: BlockWriter, is_last: bool) -> Result<Vec<u8>> {
+    block.finish(is_last).map_err(|error| Error::Refused { reason: format!("a block does not compress: {error}") })
+}
+
+/// Carries out work in a thread that leaves the processors to others. One thread for each piece: only root raises its priority again.
+fn in_background<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let failed = |reason: String| Error::Refused { reason };
+    let work = move || {
+        // where it is not allowed, it is as fast as the others
+        let _refused = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+        work()
+    };
+    let thread = std::thread::Builder::new().name("arbor-backup".to_owned()).spawn(work);
+    let thread = thread.map_err(|error| failed(format!("no thread for a block: {error}")))?;
+    thread.join().map_err(|_| failed("the thread of a block panicked".to_owned()))?
 }
 
 pub(super) fn failed(error: Error) -> PeerError {
@@ -203,10 +232,27 @@ impl Peer for Source {
 
     fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
         let view = self.view(snapshot).ok_or(PeerError::Expired)?;
-        block_of(&view, tree, after).map_err(failed)
+        rows_of(&view, tree, after).and_then(|(block, is_last)| finish(block, is_last)).map_err(failed)
     }
 
     fn end(&self, snapshot: u64) {
         self.held.lock().remove(&snapshot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    #[test]
+    fn work_in_the_background_has_a_priority_of_its_own() {
+        let own = getpriority_process(None).unwrap();
+        let there = in_background(|| Ok(getpriority_process(None).unwrap())).unwrap();
+        assert!(there == BACKGROUND_NICE || own > BACKGROUND_NICE, "{there}");
+        assert_eq!(getpriority_process(None).unwrap(), own, "and others keep theirs");
+        let refused = in_background(|| Err::<(), _>(Error::Refused { reason: "no".into() }));
+        assert!(refused.unwrap_err().to_string().contains("no"));
     }
 }

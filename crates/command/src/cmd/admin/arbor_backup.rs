@@ -42,7 +42,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         return log_behind(call);
     }
     let asked = arbor_tree::parse(call)?;
-    arbor_tree::serve(call, &asked, |source| begin(server, source))
+    arbor_tree::serve(call, &asked, |source| begin(server, source), Source::block_of_backup)
 }
 
 fn log_behind(call: &mut Call<'_>) -> Result<()> {

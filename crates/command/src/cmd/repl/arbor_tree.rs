@@ -32,7 +32,7 @@ pub(crate) struct Asked<'d> {
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let asked = parse(call)?;
     call.replication()?;
-    serve(call, &asked, |source| Ok(begun(&source.begin().map_err(failed)?)))
+    serve(call, &asked, |source| Ok(begun(&source.begin().map_err(failed)?)), Source::block)
 }
 
 /// Answers a request; `begin` has a state held and describes it.
@@ -40,6 +40,7 @@ pub(crate) fn serve(
     call: &mut Call<'_>,
     asked: &Asked<'_>,
     begin: impl FnOnce(&Source) -> Result<DocBuf>,
+    block: impl FnOnce(&Source, u64, TreeId, Option<&[u8]>) -> std::result::Result<Vec<u8>, PeerError>,
 ) -> Result<()> {
     let source = &call.server.trees;
     source.expire(HELD_IDLE);
@@ -50,7 +51,7 @@ pub(crate) fn serve(
             DocBuf::new()
         }
         Asked { snapshot: Some(snapshot), tree: Some(tree), after, .. } => {
-            match source.block(snapshot, TreeId(tree), after) {
+            match block(source, snapshot, TreeId(tree), after) {
                 Ok(block) => DocBuf::new().with("block", ValueRef::Binary { subtype: 0, bytes: &block }),
                 Err(PeerError::NoTree(_)) => DocBuf::new().with("noTree", true),
                 Err(PeerError::Expired) => DocBuf::new().with("expired", true),
