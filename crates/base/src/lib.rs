@@ -1,6 +1,7 @@
 //! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, random
 //! numbers, fields of bytes, assertions.
 
+pub mod aside;
 mod durability;
 mod fields;
 mod ids;

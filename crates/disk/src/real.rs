@@ -8,9 +8,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use arbor_base::work;
+use arbor_base::{aside, work};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::appended::AppendedFile;
 use crate::{Disk, Error, File, Lock, OpenMode, Result};
@@ -32,7 +32,7 @@ impl Disk for RealDisk {
         let mut options = options(mode);
         options.custom_flags(OFlags::DIRECT.bits() as i32);
         match options.open(path) {
-            Ok(file) => Ok(Some(Box::new(RealFile { file, path: path.to_owned() }))),
+            Ok(file) => Ok(Some(Box::new(RealFile { file, path: path.to_owned(), is_direct: true }))),
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(None),
             Err(e) => Err(Error::from_io("open", path, e)),
         }
@@ -120,12 +120,14 @@ fn options(mode: OpenMode) -> fs::OpenOptions {
 pub(crate) struct RealFile {
     file: fs::File,
     path: PathBuf,
+    /// Reads pass the page cache by.
+    is_direct: bool,
 }
 
 impl RealFile {
     fn open(path: &Path, mode: OpenMode) -> Result<RealFile> {
         let file = options(mode).open(path).map_err(|e| Error::from_io("open", path, e))?;
-        Ok(RealFile { file, path: path.to_owned() })
+        Ok(RealFile { file, path: path.to_owned(), is_direct: false })
     }
 
     pub(crate) fn inner(&self) -> &fs::File {
@@ -147,7 +149,7 @@ impl RealLock {
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(RealLock(RealFile { file, path: path.to_owned() })),
+            Ok(()) => Ok(RealLock(RealFile { file, path: path.to_owned(), is_direct: false })),
             Err(Errno::WOULDBLOCK) => Err(Error::Locked { path: path.to_owned() }),
             Err(e) => Err(Error::from_io("lock", path, e.into())),
         }
@@ -174,14 +176,10 @@ impl File for RealFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let (mut done, begun) = (0, Instant::now());
-        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, offset + done as u64) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.failed("read")(e)),
-            }
+        let begun = Instant::now();
+        let mut done = if aside::has_other_work() { self.read_at_once(buffer, offset) } else { 0 };
+        if done < buffer.len() {
+            done = aside::wait(|| self.read_waiting(buffer, offset, done)).map_err(self.failed("read"))?;
         }
         work::note(|work| {
             work.reads += 1;
@@ -254,6 +252,30 @@ impl File for RealFile {
 }
 
 impl RealFile {
+    /// Reads what is in the page cache, without waiting. Returns how much; what is missing is read later, and errors show then.
+    fn read_at_once(&self, buffer: &mut [u8], offset: u64) -> usize {
+        match self.is_direct {
+            true => 0,
+            false => {
+                let mut buffers = [io::IoSliceMut::new(buffer)];
+                rustix::io::preadv2(&self.file, &mut buffers, offset, ReadWriteFlags::NOWAIT).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Fills the buffer from `done` bytes on. Returns how much of it is filled.
+    fn read_waiting(&self, buffer: &mut [u8], offset: u64, mut done: usize) -> io::Result<usize> {
+        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
     /// Emulates a hole on a file system without holes: writes zeros within the file's length.
     fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
         const ZEROS: [u8; 4096] = [0; 4096];
@@ -353,6 +375,27 @@ mod tests {
         file.read_exact_at(&mut buffer, 0).unwrap();
         assert!(buffer[..4096].iter().chain(&buffer[12_288..20_000]).all(|b| *b == 7));
         assert!(buffer[4096..12_288].iter().chain(&buffer[20_000..]).all(|b| *b == 0));
+    }
+
+    #[test]
+    fn a_read_where_others_wait_gives_what_any_read_gives() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, bytes) = (dir.path().join("f"), vec![7u8; 3 * 4096]);
+        RealDisk.open(&path, OpenMode::Create).unwrap().write_at(&bytes, 0).unwrap();
+        let direct = RealDisk.open_direct(&path, OpenMode::Read).unwrap();
+        for file in [Some(RealDisk.open(&path, OpenMode::Read).unwrap()), direct].into_iter().flatten() {
+            let read = |len: usize, offset| {
+                let mut room = vec![0u8; len + 4096];
+                let skip = room.as_ptr().align_offset(4096);
+                let buffer = &mut room[skip..skip + len];
+                file.read_at(buffer, offset).map(|done| buffer[..done].to_vec()).unwrap()
+            };
+            let hand_over: aside::HandOver = |wait| wait();
+            for (len, offset, expect) in [(8192, 0, 8192), (8192, 8192, 4096), (4096, 3 * 4096, 0)] {
+                let (plain, aside) = (read(len, offset), aside::with_other_work(hand_over, || read(len, offset)));
+                assert_eq!((plain.len(), &plain), (expect, &aside), "{len} bytes at {offset}");
+            }
+        }
     }
 
     #[test]

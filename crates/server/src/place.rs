@@ -3,7 +3,8 @@
 //! There are two ways to move a request off a worker. `block_in_place` keeps the request on its thread and hands the worker's
 //! other connections to another one: no thread has to be woken before the request begins, but each costs a thread of its own.
 //! The [`Pool`](crate::pool) costs two wake-ups. So the first requests, up to one per worker, use `block_in_place`, and all
-//! others use the pool.
+//! others use the pool. A request on a worker that turns out to read from a disk uses `block_in_place` at that moment
+//! ([`arbor_base::aside`]).
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
 //! One client: spawn_blocking 620..819, block_in_place 657..950, both as here 640..1247. 16 clients: 1633..1698,
@@ -11,7 +12,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arbor_base::aside;
 
 use crate::connection::Shared;
 use crate::frame::FrameBuffer;
@@ -43,7 +46,7 @@ pub(crate) async fn run(
     };
     let away = place == Place::Inline && shared.faults.is_away();
     if place == Place::Inline && !away {
-        let after = exchange.take(shared, turn);
+        let after = aside::with_other_work(hand_over, || exchange.take(shared, turn));
         shared.faults.ran_inline();
         return Some((exchange, after));
     }
@@ -61,6 +64,24 @@ pub(crate) async fn run(
         shared.pool.run(work).await?
     };
     Some((exchange, after))
+}
+
+/// So many requests wait for a device with a thread of their own that began on a worker; further ones wait on their worker. A
+/// thread costs memory, and most devices have enough to do by then.
+const ASIDE_MAX: usize = 16;
+
+static ASIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls what may wait for a device, while another thread runs the worker's other connections.
+fn hand_over(wait: &mut dyn FnMut()) {
+    struct Waiting(usize);
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            ASIDE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let waiting = Waiting(ASIDE.fetch_add(1, Ordering::Relaxed));
+    if waiting.0 < ASIDE_MAX { tokio::task::block_in_place(wait) } else { wait() }
 }
 
 /// One request off the workers, counted while it runs.

@@ -1,6 +1,6 @@
 //! A real server on a free port with a small handler: opcode 1 echoes inline, 2 on the pool, 3 panics, 4 streams three
 //! replies, 5 closes, 6 takes 200 ms on the pool, 7 waits up to 300 ms for news, 8 for
-//! 30 s.
+//! 30 s, 9 keeps its thread until there are news, as a read from a slow disk does.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -72,6 +72,16 @@ impl Session for ToySession {
             5 => return After::Close,
             7 => return self.wait(300, reply),
             8 => return self.wait(30_000, reply),
+            9 => {
+                let begun = Instant::now();
+                arbor_base::aside::wait(|| {
+                    while !self.news.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(20) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                reply.extend(frame(9, if self.news.load(Ordering::SeqCst) { b"news" } else { b"none" }));
+                return After::Continue;
+            }
             6 => std::thread::sleep(Duration::from_millis(200)),
             _ => {}
         }
@@ -178,6 +188,22 @@ fn requests_run_inline_and_on_the_pool() {
     assert_eq!((statistics.connections_open, statistics.connections_created), (1, 1));
     drop(stream);
     assert_eq!(server.statistics_once(|f| f.connections_open == 0).connections_open, 0);
+}
+
+#[test]
+fn requests_that_wait_on_workers_hold_up_no_other() {
+    let server = Running::start(Limits::default());
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut waiting: Vec<TcpStream> = (0..workers).map(|_| server.connect()).collect();
+    waiting.iter_mut().for_each(|stream| stream.write_all(&frame(9, b"wait")).unwrap());
+    // long enough for each of them to begin
+    std::thread::sleep(Duration::from_millis(200));
+    let (mut other, echo) = (server.connect(), frame(1, b"quick"));
+    assert_eq!(ask(&mut other, &echo), Some(echo));
+    server.news.store(true, Ordering::SeqCst);
+    for stream in &mut waiting {
+        assert_eq!(read_frame(stream), Some(frame(9, b"news")), "the other request came before the end of the wait");
+    }
 }
 
 #[test]
