@@ -116,22 +116,46 @@ def alone_with_short_log(directory):
             yield members, alone, joined, client
 
 
+@contextlib.contextmanager
+def watched_as_secondary(member):
+    """Reads of the member meanwhile, whenever it says that it is a secondary: yields what they found of a collection that is never empty."""
+    found, stop = [], threading.Event()
+
+    def watch():
+        with direct(member) as client:
+            while not stop.is_set():
+                with contextlib.suppress(PyMongoError):
+                    if client.admin.command("hello")["secondary"]:
+                        found.append(client.db.get_collection("c", read_preference=SECONDARY).find_one({}, {"_id": 1}))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        watcher.join()
+
+
 def joined_log(member):
     return member.log_path.read_text(errors="replace")
 
 
 def test_an_empty_member_is_added_after_the_log_was_cut(tmp_path):
     with alone_with_short_log(tmp_path) as (members, alone, joined, client):
-        with writing(client) as done:
+        with writing(client) as done, watched_as_secondary(joined) as found:
             add(client, members, 1)
             until(lambda: len(status(client)["arbor"]["inSync"]) == 2, LIMIT_S, "two members in sync")
             seen = done[0]
             until(lambda: done[0] > seen + 20, LIMIT_S, "writes after the sync")
+        assert found and None not in found, "a member that has no data yet is no secondary"
         equal(alone, joined)
         assert "Initial sync is done" in joined_log(joined)
         with direct(joined) as other:
             said = status(other)
             assert "initialSyncStatus" not in said and said["myState"] == 2
+            last = other.admin.command("replSetGetStatus", initialSync=1)["initialSyncStatus"]
+            assert last["rowsCopied"] > 0 and last["treesCopied"] == last["trees"]
             assert other.db.get_collection("busy", read_preference=SECONDARY).count_documents({}) == done[0]
         # it opens again as it was left, and can lead
         joined.kill()
@@ -242,6 +266,7 @@ def test_times_advance_on_an_idle_set(tmp_path):
             in_sync(client, 3)
             other = next(member for member in members.members if member is not members.at(client.primary))
             with direct(other) as follower:
+                until(lambda: follower.db.get_collection("c", read_preference=SECONDARY).find_one(), LIMIT_S, "the insert on a secondary")
                 times = {follower.admin.command("ping")["operationTime"]}
 
                 def advances():

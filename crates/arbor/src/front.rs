@@ -59,8 +59,7 @@ impl Session for Client {
     }
 
     fn news(&mut self) -> Option<News> {
-        let woken = self.connection.take_news()?;
-        Some(Box::pin(woken))
+        self.connection.take_news()
     }
 
     fn place_of_more(&self) -> Place {

@@ -273,7 +273,32 @@ impl Client {
 
     /// Reads one reply to the last request.
     pub fn receive(&mut self) -> Result<Reply<'_>, ClientError> {
-        self.read_frame()?;
+        self.begin_frame();
+        while !self.has_frame()? {
+            self.read_some()?;
+        }
+        self.reply()
+    }
+
+    /// Reads the reply to the last request if all of it is there, and what is there of it otherwise. Requires [`Client::plain_socket`].
+    pub fn receive_now(&mut self) -> Result<Option<Reply<'_>>, ClientError> {
+        self.begin_frame();
+        while !self.has_frame()? {
+            self.make_room();
+            let room = self.input.get_mut(self.filled..).unwrap_or_default();
+            match recv(self.stream.socket(), room, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+                Ok((_, received)) => self.filled += received,
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(std::io::Error::from(error).into()),
+            }
+        }
+        self.reply().map(Some)
+    }
+
+    /// Returns the reply whose frame was received.
+    fn reply(&mut self) -> Result<Reply<'_>, ClientError> {
         let mut frame = self.input.get(..self.frame).unwrap_or_default();
         let mut header = Header::parse(frame)?;
         if header.opcode == Opcode::Compressed as i32 {
@@ -295,26 +320,29 @@ impl Client {
         self.stream.write_all(bytes)
     }
 
-    /// Leaves the next frame at `input[..frame]`.
-    fn read_frame(&mut self) -> Result<(), ClientError> {
+    /// Forgets the frame before the next one.
+    fn begin_frame(&mut self) {
         self.input.copy_within(self.frame..self.filled, 0);
         self.filled -= self.frame;
         self.frame = 0;
-        let length = loop {
-            let received = self.input.get(..self.filled).unwrap_or_default();
-            match arbor_wire::frame_length(received)? {
-                Some(length) if length <= self.filled => break length,
-                _ => self.read_some()?,
-            }
-        };
-        self.frame = length;
-        Ok(())
     }
 
-    fn read_some(&mut self) -> Result<(), ClientError> {
+    /// Returns true if the next frame is at `input[..frame]`.
+    fn has_frame(&mut self) -> Result<bool, ClientError> {
+        let length = arbor_wire::frame_length(self.input.get(..self.filled).unwrap_or_default())?;
+        let Some(length) = length.filter(|length| *length <= self.filled) else { return Ok(false) };
+        self.frame = length;
+        Ok(true)
+    }
+
+    fn make_room(&mut self) {
         if self.filled == self.input.len() {
             self.input.resize(self.input.len() * 2, 0);
         }
+    }
+
+    fn read_some(&mut self) -> Result<(), ClientError> {
+        self.make_room();
         let received = self.stream.read(self.input.get_mut(self.filled..).unwrap_or_default())?;
         if received == 0 {
             return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());

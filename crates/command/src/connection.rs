@@ -8,13 +8,13 @@ use arbor_bson::DocBuf;
 use arbor_protocol::CommandInfo;
 use arbor_protocol::operation::{Slot, User};
 use arbor_protocol::request::Numbered;
-use arbor_protocol::transport::Peer;
-use arbor_query::feed::Woken;
+use arbor_protocol::transport::{News, Peer};
 use arbor_repl::MemberId;
 use arbor_session::Intent;
 use arbor_wire::{ReplyTo, Scratch};
 
 use crate::access::Login;
+use crate::routing::Forwarded;
 use crate::session::{CONNECTION, SessionId, rules};
 use crate::usage::Usage;
 
@@ -36,7 +36,9 @@ pub struct Connection {
     /// A request that is not answered yet.
     pub(crate) waiting: Option<Waiting>,
     /// Event that the request waits for, unless it is a change of the server's role.
-    pub(crate) news: Option<Woken>,
+    pub(crate) news: Option<News>,
+    /// A request to another server whose reply completes the one that waits.
+    pub(crate) sent: Option<Sent>,
     /// The cursor that had nothing to answer last time: asking it again takes no time.
     pub(crate) idle_cursor: Option<i64>,
     /// Reply of the last unacknowledged write, for `getLastError`.
@@ -84,6 +86,12 @@ pub(crate) struct LastWrite {
     pub reply: DocBuf,
 }
 
+/// A request on its way to another server.
+pub(crate) struct Sent {
+    pub forwarded: Box<dyn Forwarded>,
+    pub begun: Instant,
+}
+
 /// A request that waits for news, at the latest until then.
 pub(crate) struct Waiting {
     pub request: Stream,
@@ -114,6 +122,7 @@ impl Connection {
             stream: None,
             waiting: None,
             news: None,
+            sent: None,
             idle_cursor: None,
             last_write: None,
             reply_memory: None,
@@ -124,7 +133,7 @@ impl Connection {
     }
 
     /// After [`After::Wait`](arbor_protocol::transport::After::Wait): what is to be waited for, when it is not [`Host::topology_changed`](crate::Host).
-    pub fn take_news(&mut self) -> Option<Woken> {
+    pub fn take_news(&mut self) -> Option<News> {
         self.news.take()
     }
 

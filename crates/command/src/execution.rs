@@ -115,8 +115,9 @@ impl Commands {
         // neither the log nor other clients learn secrets
         let hidden = info.has_secrets().then(|| hidden(request.body));
         let shown = Incoming { body: hidden.as_ref().map_or(request.body, DocBuf::as_doc), ..*request };
-        let begun = Instant::now();
-        let cpu_begun = thread_cpu::nanos_at(begun, self.profiler.is_exact());
+        let now = Instant::now();
+        let begun = connection.sent.as_ref().map_or(now, |sent| sent.begun);
+        let cpu_begun = thread_cpu::nanos_at(now, self.profiler.is_exact());
         work::begin(&connection.slot.work, cpu_begun);
         summary::begin();
         summary::forbid_scans(self.profiler.forbids_scans());
@@ -145,7 +146,7 @@ impl Commands {
         let ran = self.run_in_session(connection, request, command, generic, interrupt, expired);
         let RunOutcome { outcome, mut reply, reply_memory, plan, wait_until } = ran;
         if wait_until.is_some() {
-            if info.kind != Kind::GetMore {
+            if info.kind != Kind::GetMore && connection.sent.is_none() {
                 connection.slot.end();
             }
             return Done { wait_until, ..Done::default() };

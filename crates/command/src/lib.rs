@@ -80,7 +80,7 @@ pub use moves::MOVE_IS_OVER;
 pub use parameters::Parameters;
 pub use replication::Membership;
 pub use routing::{
-    Answer, Balancer, Routed, RoutedCursor, Router, check_bulk_write, check_update, command_info, is_fatal,
+    Answer, Balancer, Forwarded, Routed, RoutedCursor, Router, check_bulk_write, check_update, command_info, is_fatal,
 };
 
 /// The MongoDB release that Arbor presents itself as.

@@ -43,6 +43,7 @@ impl Commands {
         match connection.idle_cursor {
             // Reads may wait for what other members have.
             _ if follows() => Place::Blocking,
+            _ if self.router.is_some() && self.forwards(connection) && place::is_single_find(frame) => Place::Inline,
             // its answers, and the users, come from other servers
             _ if self.router.is_some() => Place::Blocking,
             _ if self.parameters.test_commands() || self.reads_may_wait() || self.profiler.is_active() => {
@@ -113,11 +114,14 @@ impl Commands {
 
     /// Returns the thread on which [`Commands::more`] is to run.
     pub fn place_of_more(&self, connection: &Connection) -> Place {
+        if connection.sent.as_ref().is_some_and(|sent| sent.forwarded.has_succeeded()) {
+            return Place::Inline;
+        }
         if let Some(Waiting { request, until, .. }) = &connection.waiting
             && !hello::is_one(request.command.as_doc())
-            && Instant::now() < *until
+            && (self.router.is_some() || Instant::now() < *until)
         {
-            // there are news, and documents to be read
+            // there are news, and documents to be read, or a router is to read them elsewhere
             return Place::Blocking;
         }
         let batches = connection.waiting.is_none()

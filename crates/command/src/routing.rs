@@ -1,8 +1,11 @@
 //! The seam of a router: a server whose data is on other servers. What it does not answer itself it hands to a [`Router`].
 
+use std::time::{Duration, Instant};
+
 use arbor_bson::{Doc, DocBuf};
 use arbor_protocol::CommandInfo;
 use arbor_protocol::generic::Generic;
+use arbor_protocol::transport::News;
 use arbor_query::{Cursor, Interrupt};
 use arbor_wire::Sequence;
 
@@ -13,7 +16,11 @@ use crate::cmd::crud::{aggregate, bulk_write, count, delete, distinct, find, fin
 use crate::cmd::ddl::rename_collection;
 use crate::cmd::shared::cursor_reply::{First, answer_first};
 use crate::cmd::shared::write_reply;
-use crate::{Commands, Error, Result, registry};
+use crate::connection::Sent;
+use crate::{Commands, Connection, Error, Result, registry};
+
+/// A reply that takes longer is awaited by a thread.
+const FORWARDED_MAX: Duration = Duration::from_millis(100);
 
 /// One request that a router may answer.
 pub struct Routed<'c> {
@@ -48,8 +55,25 @@ pub struct RoutedCursor {
     pub extra: Option<Box<DocBuf>>,
 }
 
+/// A request that was sent to the one server that answers it. Dropped, it ends there.
+pub trait Forwarded: Send {
+    /// Returns the arrival of the reply.
+    fn news(&self) -> News;
+
+    /// Returns true if the reply has arrived, and [`Forwarded::complete`] is going to return an answer at once.
+    fn has_succeeded(&self) -> bool;
+
+    /// Returns the answer, for which it waits if it has not succeeded. None: the request is to run as if it had not been sent.
+    fn complete(self: Box<Self>, routed: &Routed<'_>) -> Result<Option<Answer>>;
+}
+
 /// One per server.
 pub trait Router: Send + Sync {
+    /// Sends a read that one server answers, without waiting for anything. None: the request is to run as others do.
+    fn forward(&self, _routed: &Routed<'_>) -> Option<Box<dyn Forwarded>> {
+        None
+    }
+
     /// Answers one request. May block, as long as the interrupt is not raised.
     fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer>;
 
@@ -133,7 +157,10 @@ fn check_arguments(call: &Call<'_>) -> Result<()> {
 
 /// Runs a command on the router; false: the server is to run it.
 pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool> {
-    check_arguments(call)?;
+    let sent = call.connection.sent.take();
+    if sent.is_none() {
+        check_arguments(call)?;
+    }
     let (interrupt, user) = (call.interrupt.clone(), call.connection.login.user.clone());
     let routed = Routed {
         info: call.info,
@@ -144,7 +171,19 @@ pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool>
         user: user.as_deref(),
         interrupt: &interrupt,
     };
-    match interrupt.guard(|| router.run(call.server, &routed))? {
+    if call.waited_until.is_none() && call.server.forwards(call.connection) && is_forwarded(call) {
+        let begun = Instant::now();
+        let forwarded = router.forward(&routed);
+        call.wait_until = Some(if forwarded.is_some() { begun + FORWARDED_MAX } else { begun });
+        call.connection.news = forwarded.as_ref().map(|forwarded| forwarded.news());
+        call.connection.sent = forwarded.map(|forwarded| Sent { forwarded, begun });
+        return Ok(true);
+    }
+    let answer = interrupt.guard(|| match sent.map(|sent| sent.forwarded.complete(&routed)).transpose()?.flatten() {
+        Some(answer) => Ok(answer),
+        None => router.run(call.server, &routed),
+    });
+    match answer? {
         Answer::Local => return Ok(false),
         Answer::Reply(reply) => call.reply = reply,
         Answer::Cursor(RoutedCursor { cursor, batch_size, single_batch, no_timeout, time, extra }) => {
@@ -156,6 +195,21 @@ pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool>
         }
     }
     Ok(true)
+}
+
+/// Returns true for a command that may be sent on from the thread of its connection. [`place`](crate::place) knows it by its frame.
+fn is_forwarded(call: &Call<'_>) -> bool {
+    call.info.name == "find" && call.generic.numbered.is_none()
+}
+
+impl Commands {
+    /// Returns true if a router may send on requests of a connection at once: nothing has to be read for them before.
+    pub(crate) fn forwards(&self, connection: &Connection) -> bool {
+        self.router.is_some()
+            && !self.parameters.test_commands()
+            && !self.profiler.is_active()
+            && self.knows_user(connection)
+    }
 }
 
 /// The code of commands that only a router has.

@@ -198,7 +198,7 @@ impl Handle {
         self.shared.coordinator_error.lock().clone()
     }
 
-    /// The initial sync that is under way.
+    /// Returns the state of the initial sync that is under way, or of the last one since the start.
     pub fn sync_status(&self) -> Option<SyncStatus> {
         self.shared.sync.status()
     }

@@ -38,6 +38,8 @@ pub struct SyncStatus {
     pub failed_attempts: u32,
     /// The reason why the last attempt failed.
     pub error: Option<String>,
+    /// The data is copied.
+    pub has_ended: bool,
 }
 
 /// The state of an initial sync that all threads may read.
@@ -90,7 +92,7 @@ impl Sync {
             if !done {
                 return;
             }
-            *self.shared.sync.status.lock() = None;
+            self.shared.sync.change(|status| status.has_ended = true);
             self.server.syncs(false);
             if self.events.send(Event::SyncEnded).is_err() {
                 return;

@@ -217,7 +217,10 @@ impl Slot {
         let now = Instant::now();
         let mut operation = self.operation.lock();
         if begin.again && operation.running {
-            return Begun { deadline: None, killed: operation.killed.clone() };
+            return Begun {
+                deadline: begin.limit.map(|limit| operation.begun + limit),
+                killed: operation.killed.clone(),
+            };
         }
         operation.running = true;
         operation.id = self.connection * IDS_PER_CONNECTION + (operation.id + 1) % IDS_PER_CONNECTION;

@@ -1,6 +1,8 @@
 //! Interface between the network and the commands: connections and their requests.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,6 +55,9 @@ impl Peer {
         }
     }
 }
+
+/// Resolves when there are news, also those that came before it was asked first.
+pub type News = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Thread on which a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -189,7 +189,7 @@ impl Replication {
         state.role = match state.own_index {
             None => Role::Removed,
             Some(_) if was_primary && status.serves.is_some() => Role::Primary,
-            Some(_) if self.is_syncing() => Role::Startup2,
+            Some(_) if self.is_syncing() || status.has_nothing() => Role::Startup2,
             Some(_) => Role::Secondary,
         };
         self.is_primary.store(state.role == Role::Primary, Ordering::Release);
@@ -496,6 +496,30 @@ mod tests {
         assert_eq!(one.state().config.unwrap().members.len(), 1);
         one.show(MemberId(0), &status);
         assert_eq!(one.state().config.unwrap().members.len(), 2);
+    }
+
+    #[test]
+    fn a_member_without_any_record_is_no_secondary() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = member(dir.path());
+        let config = SetConfig::of_one("rs", "localhost:4711".to_owned());
+        let founder = crate::Identity { id: MemberId(0), store: crate::StoreId(1u128.to_be_bytes()) };
+        let agreement = Agreement::founding(founder, config.in_sync_voters(), &config.to_doc(2));
+        let at = |position| Status {
+            is_primary: false,
+            serves: None,
+            epoch: agreement.epoch,
+            primary: None,
+            source: None,
+            last: crate::isr::Place { position: Position(position), epoch: agreement.epoch },
+            durable: Position(position),
+            commit: Position(position),
+            known: Some((Version(1), agreement.clone())),
+        };
+        for (position, expect) in [(0, Role::Startup2), (1, Role::Secondary)] {
+            one.show(MemberId(0), &at(position));
+            assert_eq!(one.state().role, expect, "{position}");
+        }
     }
 
     #[test]

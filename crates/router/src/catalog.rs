@@ -786,6 +786,33 @@ impl Catalog {
         })
     }
 
+    /// Returns the routing of a read if nothing has to be read for it. None: something has, or the name may be one of a view or a time series.
+    pub(crate) fn known_routing(&self, db: &str, name: &str) -> Option<Routing> {
+        if matches!(db, "admin" | "config" | "local") || name.is_empty() || name.starts_with("system.") {
+            return None;
+        }
+        let known = self.known.lock();
+        let database = known.databases.get(db)?.clone();
+        let buckets = known.collections.get(&format!("{db}.{BUCKETS}{name}"))?;
+        if buckets.as_ref().is_some_and(|table| table.time_series.is_some()) {
+            return None;
+        }
+        let namespace = format!("{db}.{name}");
+        if let Some(table) = known.collections.get(&namespace)? {
+            return Some(Routing::Sharded(table.clone(), Some(database)));
+        }
+        let shard = known.shards.get(&database.primary)?.clone();
+        drop(known);
+        let no_view = self.no_views.lock().contains(&namespace);
+        let needs_no_view = |(found, when): &(bool, Instant)| !found && when.elapsed() < RECENT;
+        let is_plain = no_view || self.recent.lock().get(db).is_some_and(needs_no_view);
+        is_plain.then(|| Routing::Unsharded(shard, Some(Database { no_view, ..database })))
+    }
+
+    pub(crate) fn known_shard(&self, name: &str) -> Option<Arc<Shard>> {
+        self.known.lock().shards.get(name).cloned()
+    }
+
     pub(crate) fn forget(&self, db: &str, namespace: &str) {
         let mut known = self.known.lock();
         known.databases.remove(db);

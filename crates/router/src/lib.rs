@@ -21,6 +21,7 @@
 //! | `collection_changes` | drops and renames of collections on several shards |
 //! | `definition_changes` | changes of their indexes and options |
 //! | `database_changes` | drops of databases, and the end of changes that other routers have left |
+//! | `forward` | reads that one shard answers, for which no thread waits |
 //! | `read_preference` | the members of shards that reads go to |
 //! | `bulk_write` | `bulkWrite` as statements of its collections |
 //! | `shard_key_update` | updates that may give a document another shard |
@@ -60,6 +61,7 @@ mod elsewhere;
 mod explain;
 mod fields;
 mod first_of_order;
+mod forward;
 mod list_collections;
 mod look_up;
 mod move_primary;
@@ -91,7 +93,7 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::{Code, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_command::analysis::ConfigCollections;
-use arbor_command::{Answer, Commands, Result, Routed};
+use arbor_command::{Answer, Commands, Forwarded, Result, Routed};
 use arbor_protocol::metrics::Class;
 use arbor_query::Interrupt;
 use parking_lot::Mutex;
@@ -117,7 +119,7 @@ pub fn check_config_db(config_db: &str) -> std::result::Result<(), String> {
 
 pub struct Router {
     catalog: Arc<Catalog>,
-    transactions: Transactions,
+    transactions: Arc<Transactions>,
     unfinished: Unfinished,
     /// `host:port` of this router, as `config.mongos` shows it.
     address: String,
@@ -134,7 +136,7 @@ impl Router {
     pub fn new(config_db: &str, address: String, connect: Connect) -> std::result::Result<Router, String> {
         Ok(Router {
             catalog: Arc::new(Catalog::new(config_db, connect)?),
-            transactions: Transactions::default(),
+            transactions: Arc::default(),
             unfinished: Unfinished::default(),
             address,
             config_db: config_db.to_owned(),
@@ -191,6 +193,12 @@ impl Router {
 impl arbor_command::Router for Router {
     fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer> {
         self.dispatch(server, routed)
+    }
+
+    fn forward(&self, routed: &Routed<'_>) -> Option<Box<dyn Forwarded>> {
+        let named = on_behalf::named(routed);
+        let named = named.as_ref().map(|body| Routed { body: body.as_doc(), ..*routed });
+        self.send_find(named.as_ref().unwrap_or(routed)).map(|sent| Box::new(sent) as Box<dyn Forwarded>)
     }
 
     fn accounts(&self, collection: &str, filter: Doc<'_>, limit: Option<u64>) -> Result<Vec<DocBuf>> {
@@ -371,10 +379,7 @@ impl<'r> Request<'r> {
 
     /// Returns the request as it is sent to a shard: without what the router adds or has used.
     pub(crate) fn plain(&self) -> DocBuf {
-        fields::without(
-            self.body(),
-            &["$db", "$readPreference", "startTransaction", "shardVersion", "databaseVersion", "$client"],
-        )
+        plain(self.body())
     }
 
     /// Returns true for errors that fail one statement of the request, and not all of it, its transaction or its attempt.
@@ -388,6 +393,12 @@ impl<'r> Request<'r> {
         let routed = self.routed;
         routed.sequences.iter().map(|some| (some.name, some.iter().map(arbor_bson::Doc::to_buf).collect())).collect()
     }
+}
+
+/// Returns a request as it is sent to a shard.
+fn plain(body: Doc<'_>) -> DocBuf {
+    let own = ["$db", "$readPreference", "startTransaction", "shardVersion", "databaseVersion", "$client"];
+    fields::without(body, &own)
 }
 
 fn is_stale(error: &arbor_command::Error) -> bool {

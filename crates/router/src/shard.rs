@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, DEPTH_MAX, Doc, DocBuf, Limits, ValueRef, validate};
@@ -15,6 +16,9 @@ use arbor_command::{Error, Result};
 use arbor_protocol::Error as ProtocolError;
 use arbor_query::Interrupt;
 use parking_lot::Mutex;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::clock::ClusterClock;
@@ -72,7 +76,15 @@ pub(crate) struct Shard {
 struct State {
     hosts: Vec<String>,
     primary: Option<String>,
-    idle: Vec<(String, Client)>,
+    idle: Vec<(String, Link)>,
+}
+
+impl State {
+    /// Takes the connection that became idle last, one that is watched or not if there is such a one.
+    fn take_idle(&mut self, watched: bool) -> Option<(String, Link)> {
+        let at = self.idle.iter().rposition(|(_, link)| link.is_watched() == watched);
+        at.map(|at| self.idle.remove(at)).or_else(|| self.idle.pop())
+    }
 }
 
 /// A reply with `ok: 1`, or the error of the server, or that of the connection.
@@ -271,8 +283,8 @@ impl Shard {
         let until = Instant::now() + patience;
         loop {
             match self.check_out(interrupt) {
-                Ok(connection) => {
-                    self.state.lock().idle.push(connection);
+                Ok((host, client)) => {
+                    self.state.lock().idle.push((host, Link::Plain(client)));
                     return Ok(());
                 }
                 Err(failure) if matches!(failure, Failure::Ended(_)) || Instant::now() > until => {
@@ -297,11 +309,10 @@ impl Shard {
 
     fn check_out(&self, interrupt: &Interrupt) -> std::result::Result<(String, Client), Failure> {
         loop {
-            let idle = self.state.lock().idle.pop();
-            match idle {
-                Some(client) if client.1.is_open() => return Ok(client),
-                Some(_) => {}
-                None => break,
+            let Some((host, link)) = self.state.lock().take_idle(false) else { break };
+            let client = link.into_client().ok().filter(Client::is_open);
+            if let Some(client) = client {
+                return Ok((host, client));
             }
         }
         interrupt.check().map_err(|error| Failure::Ended(error.into()))?;
@@ -401,7 +412,8 @@ impl Shard {
                 return Begun::Ended(Err(Failure::Lost { sent: true, reason }));
             }
         };
-        Begun::Ended(self.take(*sent, reply))
+        let Sent { host, client, .. } = *sent;
+        Begun::Ended(self.take(host, Link::Plain(client), reply))
     }
 
     /// Ends an operation whose reply is not awaited any more.
@@ -410,7 +422,8 @@ impl Shard {
         key.into_iter().for_each(|key| self.kill(key));
     }
 
-    fn take(&self, Sent { host, client, .. }: Sent, reply: DocBuf) -> Outcome {
+    /// Takes the reply of a connection, which becomes idle.
+    fn take(&self, host: String, link: Link, reply: DocBuf) -> Outcome {
         if validate(reply.as_bytes(), LIMITS).is_err() {
             let reason = format!("{host} sent a reply that is no document");
             return Err(Failure::Ended(Error::new(Code::INTERNAL_ERROR, format!("shard {}: {reason}", self.name))));
@@ -418,7 +431,7 @@ impl Shard {
         self.clock.see(reply.as_doc());
         let mut state = self.state.lock();
         if state.idle.len() < IDLE_MAX && state.primary.as_ref().is_none_or(|primary| *primary == host) {
-            state.idle.push((host, client));
+            state.idle.push((host, link));
         }
         drop(state);
         if fields::is_ok(reply.as_doc()) { Ok(reply) } else { Err(Failure::Refused(error_of(reply.as_doc()))) }
@@ -502,6 +515,124 @@ pub(crate) struct Sent {
     client: Client,
     /// Ends the operation on the shard.
     key: Option<Uuid>,
+}
+
+impl Shard {
+    /// Sends a read whose reply no thread waits for. None: there is no idle connection for that.
+    pub(crate) fn send_watched(&self, db: &str, command: &DocBuf) -> Option<Way> {
+        let is_large = command.as_bytes().len() > WATCHED_BYTES_MAX;
+        if is_large || self.member.is_some() || Handle::try_current().is_err() {
+            return None;
+        }
+        let (host, link) = self.state.lock().take_idle(true)?;
+        let mut link = link.watched()?;
+        let timed = self.clock.shown_to(command);
+        let command = timed.as_ref().unwrap_or(command);
+        let (keyed, key) = keyed(command);
+        link.client.send(db, keyed.as_ref().unwrap_or(command), &[]).ok()?;
+        Some(Way { host, link, key, reply: None })
+    }
+
+    /// Takes the reply of a read that was sent, for which this waits if it has not arrived.
+    pub(crate) fn end_watched(&self, way: Way, interrupt: &Interrupt) -> Outcome {
+        let Way { host, link, key, reply } = way;
+        match reply {
+            Some(Ok(reply)) => self.take(host, Link::Watched(link), reply),
+            Some(Err(error)) => Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") }),
+            None => {
+                let client = match link.into_client() {
+                    Ok(client) => client,
+                    Err(error) => return Err(Failure::Lost { sent: true, reason: format!("{host}: {error}") }),
+                };
+                self.receive(Begun::Sent(Box::new(Sent { host, client, key })), interrupt)
+            }
+        }
+    }
+}
+
+/// Longest command that is sent by a thread that must not wait: it has room in the buffers of an idle connection.
+const WATCHED_BYTES_MAX: usize = 16 << 10;
+
+/// A connection to a member of a shard.
+enum Link {
+    Plain(Client),
+    Watched(Watched),
+}
+
+/// A connection in plain text whose replies the runtime reports.
+struct Watched {
+    client: Client,
+    /// Another descriptor of its socket, which is not blocking.
+    socket: TcpStream,
+}
+
+impl Link {
+    fn is_watched(&self) -> bool {
+        matches!(self, Link::Watched(_))
+    }
+
+    /// Errors: the socket cannot be made a blocking one again.
+    fn into_client(self) -> std::io::Result<Client> {
+        match self {
+            Link::Plain(client) => Ok(client),
+            Link::Watched(watched) => watched.into_client(),
+        }
+    }
+
+    /// None: it cannot be watched.
+    fn watched(self) -> Option<Watched> {
+        match self {
+            Link::Watched(watched) => Some(watched),
+            Link::Plain(client) => {
+                let socket = std::net::TcpStream::from(client.plain_socket()?.try_clone_to_owned().ok()?);
+                socket.set_nonblocking(true).ok()?;
+                Some(Watched { client, socket: TcpStream::from_std(socket).ok()? })
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn into_client(self) -> std::io::Result<Client> {
+        self.socket.into_std()?.set_nonblocking(false)?;
+        Ok(self.client)
+    }
+}
+
+/// A read on its way whose reply no thread waits for.
+pub(crate) struct Way {
+    host: String,
+    link: Watched,
+    key: Option<Uuid>,
+    /// None: it has not arrived.
+    reply: Option<std::result::Result<DocBuf, ClientError>>,
+}
+
+impl Way {
+    pub(crate) fn has_succeeded(&self) -> bool {
+        matches!(&self.reply, Some(Ok(reply)) if fields::is_ok(reply.as_doc()))
+    }
+
+    /// Reads the reply as far as it is there.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Way { link, reply, .. } = self;
+        let Watched { client, socket } = link;
+        while reply.is_none() {
+            if let Err(error) = ready!(socket.poll_read_ready(context)) {
+                *reply = Some(Err(error.into()));
+                break;
+            }
+            // the rest, or the next reply, is still to come: the socket is reported as empty
+            let _empty: std::io::Result<()> = socket.try_io(Interest::READABLE, || {
+                *reply = match client.receive_now() {
+                    Ok(received) => received.map(|received| Ok(received.doc.to_buf())),
+                    Err(error) => Some(Err(error)),
+                };
+                Err(ErrorKind::WouldBlock.into())
+            });
+        }
+        Poll::Ready(())
+    }
 }
 
 /// Returns the command with a key by which it can be ended. None: it is the command that ends others.

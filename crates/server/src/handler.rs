@@ -1,10 +1,8 @@
 //! Interface to the crate that interprets frames.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
-use arbor_protocol::transport::{After, Peer, Place, Refusal};
+use arbor_protocol::transport::{After, News, Peer, Place, Refusal};
 
 /// One per server. Opens a session for each accepted connection.
 pub trait Handler: Send + Sync + 'static {
@@ -63,6 +61,3 @@ pub trait Session: Send + 'static {
     /// The connection is gone; no call follows. Requests are not running any more.
     fn closed(&mut self, _open: usize) {}
 }
-
-/// Resolves when there are news, also those that came before it was asked first.
-pub type News = Pin<Box<dyn Future<Output = ()> + Send>>;

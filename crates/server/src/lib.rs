@@ -45,10 +45,10 @@ mod signal;
 mod stop;
 mod tls;
 
-pub use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place, Refusal, TlsFacts};
+pub use arbor_protocol::transport::{After, NetworkStatistics, News, Peer, Place, Refusal, TlsFacts};
 pub use bell::Bell;
 pub use error::{Error, Result};
-pub use handler::{Handler, News, Session};
+pub use handler::{Handler, Session};
 pub use limits::{BLOCKING_THREADS_MAX, Limits};
 pub use listeners::{Listeners, UnixSocket, bind, listen};
 pub use metrics::Metrics;

@@ -54,6 +54,12 @@ impl Commands {
         }
     }
 
+    /// Returns true if the rights of a connection need not be read again.
+    pub(crate) fn knows_user(&self, connection: &Connection) -> bool {
+        let is_known = |user: &Identity| user.generation == self.accounts.generation() || user.is_system();
+        !self.accounts.enabled || connection.login.user.as_deref().is_some_and(is_known)
+    }
+
     /// Reads the connection's user again after a change of users or roles. A user that is gone, or may not connect from
     /// there any more, is logged out.
     pub(crate) fn refresh_user(&self, connection: &mut Connection) -> Result<()> {

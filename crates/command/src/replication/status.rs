@@ -209,10 +209,15 @@ impl Commands {
             None => arbor,
         };
         reply.append("arbor", &arbor);
-        if let Some(sync) = handle.sync_status() {
+        if let Some(sync) = handle.sync_status().filter(|sync| !sync.has_ended) {
             reply.append("initialSyncStatus", &sync_status(&sync));
         }
         Ok(())
+    }
+
+    /// Returns the state of the last initial sync since the start, which may have ended.
+    pub(crate) fn last_sync(&self) -> Option<DocBuf> {
+        Some(sync_status(&self.several.handle()?.sync_status()?))
     }
 
     fn member_status(&self, state: &MemberState, progress: Progress, source: Option<MemberId>) -> DocBuf {

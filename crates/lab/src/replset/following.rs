@@ -196,14 +196,15 @@ impl Following<'_> {
         eprintln!("{}: an empty member is added", self.engine);
         let from = running.seconds();
         set.add(number)?;
-        let (mut rows, address) = (None, set.addresses().get(number).cloned().unwrap_or_default());
-        set.wait_every(POLL, "the data to be copied", || {
+        let address = set.addresses().get(number).cloned().unwrap_or_default();
+        let rows = set.wait_every(POLL, "the data to be copied", || {
             let status = set.status(number)?;
-            if let Some(ValueRef::Document(sync)) = status.get("initialSyncStatus") {
-                rows = integer(sync.get("rowsCopied")).or(rows);
-            }
+            let rows = match status.get("initialSyncStatus") {
+                Some(ValueRef::Document(sync)) => integer(sync.get("rowsCopied")),
+                _ => None,
+            };
             // SECONDARY
-            (integer(status.get("myState")) == Some(2)).then_some(())
+            (integer(status.get("myState")) == Some(2)).then_some(rows)
         })?;
         let copied = running.seconds();
         let primary = set.primary()?;
@@ -214,7 +215,7 @@ impl Following<'_> {
         self.interrupt.sleep_until(Instant::now() + self.time);
         // A member that got records of the log instead was not what is measured.
         let rows = rows.ok_or_else(|| {
-            let reason = "the empty member had no initial sync that could be seen: more data are needed (--fill-mb)";
+            let reason = "the empty member got the records of the log instead of the data";
             Error::Server { server: set.name().to_owned(), reason: reason.to_owned() }
         })?;
         Ok((from, copied, to, rows as f64))

@@ -239,11 +239,11 @@ impl ReplicaSet {
         Ok(others.get(turn % others.len().max(1)).copied().unwrap_or(primary))
     }
 
-    /// Returns `rs.status()` of a member; `None` while it does not say.
+    /// Returns `rs.status()` of a member with its last initial sync; `None` while it does not say.
     pub(crate) fn status(&self, number: usize) -> Option<DocBuf> {
         let options = Options { timeout: Some(ASK_TIMEOUT), ..Options::default() };
         let mut client = Client::connect_with(&self.members.get(number)?.address(), options).ok()?;
-        let status = client.command("admin", &DocBuf::new().with("replSetGetStatus", 1)).ok()?;
+        let status = client.command("admin", &DocBuf::new().with("replSetGetStatus", 1).with("initialSync", 1)).ok()?;
         Some(status.doc.to_buf())
     }
 

@@ -186,6 +186,13 @@ pub struct Status {
     pub known: Option<(Version, Agreement)>,
 }
 
+impl Status {
+    /// Returns true if the log has no record: what can be read here is no state of the set.
+    pub fn has_nothing(&self) -> bool {
+        self.last.position == Position::ZERO
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     pub(super) own: Identity,
@@ -338,9 +345,11 @@ impl Machine {
             Role::Candidate(_) => None,
             Role::Primary(_) => Some(self.own.id),
         };
-        let now = (self.is_primary(), self.serves(), self.saved, primary, self.version(), self.source());
+        let is_empty = self.log.last().position == Position::ZERO;
+        let now = (self.is_primary(), self.serves(), self.saved, primary, self.version(), self.source(), is_empty);
         let known = earlier.known.as_ref().map(|(version, _)| *version);
-        now != (earlier.is_primary, earlier.serves, earlier.epoch, earlier.primary, known, earlier.source)
+        let Status { is_primary, serves, epoch, primary, source, .. } = *earlier;
+        now != (is_primary, serves, epoch, primary, known, source, earlier.has_nothing())
     }
 
     /// Carries out one input. `now` never goes back.

@@ -82,7 +82,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
         if Instant::now() < until {
             cursor.keep();
             call.wait_until = Some(until);
-            call.connection.news = Some(woken);
+            call.connection.news = Some(Box::pin(woken));
             return Ok(());
         }
     }
