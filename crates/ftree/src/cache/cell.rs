@@ -1,20 +1,18 @@
 //! The place of one thing that may be in memory or not.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwapOption;
-
+use super::hazard::{Counted, Place, Reading};
 use super::{Charge, Evicted};
 
 /// Empty, or full with a value and its charge. Eight bytes when empty.
 pub struct Cell<T> {
-    place: ArcSwapOption<Cached<T>>,
+    place: Place<Cached<T>>,
 }
 
 /// A value with its part of the budget.
-pub struct Cached<T> {
+struct Cached<T> {
     value: T,
     /// Since the queue last passed by.
     used: AtomicBool,
@@ -23,17 +21,18 @@ pub struct Cached<T> {
 
 /// A value that is being read. It stays valid when the cell is emptied meanwhile.
 pub struct Guard<T> {
-    cached: arc_swap::Guard<Option<Arc<Cached<T>>>>,
+    cached: Reading<Cached<T>>,
 }
 
 impl<T> Default for Cell<T> {
     fn default() -> Cell<T> {
-        Cell { place: ArcSwapOption::empty() }
+        Cell { place: Place::default() }
     }
 }
 
 impl<T> Cell<T> {
     /// The value, marked as used.
+    #[inline]
     pub fn get(&self) -> Option<Guard<T>> {
         let guard = self.peek()?;
         guard.touch();
@@ -41,9 +40,9 @@ impl<T> Cell<T> {
     }
 
     /// The value, without marking it as used.
+    #[inline]
     pub fn peek(&self) -> Option<Guard<T>> {
-        let cached = self.place.load();
-        cached.is_some().then(|| Guard { cached })
+        self.place.read().map(|cached| Guard { cached })
     }
 
     /// Fills the cell. True when it was empty: the caller then admits it to the cache (M3).
@@ -56,39 +55,37 @@ impl<T> Cell<T> {
     #[must_use]
     pub fn put_and_get(&self, value: T, mut charge: Charge) -> (Guard<T>, bool) {
         charge.unpin();
-        let cached = Arc::new(Cached { value, used: AtomicBool::new(false), _charge: charge });
-        let before = self.place.swap(Some(cached.clone()));
-        (Guard { cached: arc_swap::Guard::from_inner(Some(cached)) }, before.is_none())
+        let cached = Counted::new(Cached { value, used: AtomicBool::new(false), _charge: charge });
+        let was_empty = self.place.put(cached.clone());
+        (Guard { cached: Reading::of(cached) }, was_empty)
     }
 
     /// Empties the cell unless it was used since the last call. For [`super::Evictable`] only (M3).
     pub fn evict(&self) -> Evicted {
-        let current = self.place.load();
-        let Some(cached) = current.as_ref() else { return Evicted::Gone };
+        let Some(cached) = self.place.read() else { return Evicted::Gone };
         if cached.used.swap(false, Ordering::Relaxed) {
             return Evicted::InUse;
         }
-        let before = self.place.compare_and_swap(&*current, None);
-        let same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, cached));
-        debug_assert!(before.is_some(), "M3: only the holder of the queue's entry empties the cell");
+        let same = self.place.remove(&cached);
+        debug_assert!(same || !self.is_empty(), "M3: only the holder of the queue's entry empties the cell");
         if same { Evicted::Freed } else { Evicted::InUse }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.place.load().is_none()
+        self.place.is_empty()
     }
 }
 
 impl<T> Guard<T> {
-    /// For holding on to the value: takes none of the few places that make short guards cheap.
+    /// For holding on to the value: takes none of the few slots that make short guards cheap.
     pub fn settled(self) -> Guard<T> {
-        let cached = arc_swap::Guard::into_inner(self.cached);
-        Guard { cached: arc_swap::Guard::from_inner(cached) }
+        Guard { cached: self.cached.settled() }
     }
 
+    #[inline]
     fn touch(&self) {
-        if let Some(cached) = self.cached.as_ref().filter(|cached| !cached.used.load(Ordering::Relaxed)) {
-            cached.used.store(true, Ordering::Relaxed);
+        if !self.cached.used.load(Ordering::Relaxed) {
+            self.cached.used.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -96,7 +93,8 @@ impl<T> Guard<T> {
 impl<T> Deref for Guard<T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
-        &self.cached.as_ref().expect("a guard is made of a full cell").value
+        &self.cached.value
     }
 }

@@ -19,6 +19,7 @@
 //! Threads: everything may be called from anywhere. No lock is held while a value is dropped.
 
 mod cell;
+mod hazard;
 mod queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +55,7 @@ pub fn heap_bytes(bytes: usize) -> usize {
     }
 }
 
-pub use cell::{Cached, Cell, Guard};
+pub use cell::{Cell, Guard};
 use queue::Queue;
 pub use queue::{Evictable, Evicted};
 
