@@ -146,7 +146,8 @@ impl Commands {
         let ran = self.run_in_session(connection, request, command, generic, interrupt, expired);
         let RunOutcome { outcome, mut reply, reply_memory, plan, wait_until } = ran;
         if wait_until.is_some() {
-            if info.kind != Kind::GetMore && connection.sent.is_none() {
+            // other requests than a `hello` are one operation, on whichever threads they run
+            if hello::is_one(request.body) {
                 connection.slot.end();
             }
             return Done { wait_until, ..Done::default() };

@@ -30,7 +30,8 @@ use arbor_base::Position;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_lang::{Context, Filter, KeyRanges, shard_key_of};
 use arbor_oplog::events;
-use arbor_query::{Sharded as _, shard_key_spans};
+use arbor_query::{Interrupt, Sharded as _, shard_key_spans};
+use arbor_repl::not_primary;
 use arbor_session::{Carried, SessionId};
 use arbor_store::{
     Collection, Direction, FieldKind, Index, IndexCursor, Namespace, OpenTransaction, OrderCursor, RecordCursor,
@@ -56,6 +57,8 @@ const DRAIN_MAX: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for reads that do not hide a range yet before its documents arrive.
 const OLD_READS_MAX: Duration = Duration::from_secs(1);
+/// A donor that waits for the members of its set checks this often whether it still leads it.
+const HISTORY_NAP: Duration = Duration::from_millis(50);
 /// Bytes of documents in one reply.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_DOCUMENTS: usize = 1000;
@@ -523,8 +526,7 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
     let (name, server) = (named(call)?, call.server);
     let (_, moving) = server.moving(name, id_field(call)?)?;
     let mut log = moving.log.lock();
-    // the log shows what is on the disk
-    server.database.make_durable(Durability::Journaled, None)?;
+    server.wait_for_history(&call.interrupt)?;
     let mut history = server.database.transactions.history(log.from);
     let collection = Namespace::parse(name)?;
     let Some((collection, _)) = server.database.store.snapshot(&collection)? else { return Ok(()) };
@@ -578,6 +580,23 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
     call.reply.append("documents", &documents).append("deletes", &deletes).append("sessions", &sessions);
     call.reply.append("left", (log.documents.len() + log.sessions.len()) as i64);
     Ok(())
+}
+
+impl Commands {
+    /// Waits until the history shows all that was written before the call: what is visible, on the disk, and has reached the set. A write may be
+    /// acknowledged, and its transaction over, before that.
+    fn wait_for_history(&self, interrupt: &Interrupt) -> Result<()> {
+        let transactions = &self.database.transactions;
+        let end = transactions.log().appended();
+        while !transactions.position_reached(end).wait(Instant::now() + HISTORY_NAP) {
+            interrupt.check()?;
+            if !self.is_primary() {
+                return Err(not_primary().into());
+            }
+        }
+        assert!(transactions.shown() >= end, "the changes of a move end at the last write of the donor");
+        Ok(())
+    }
 }
 
 /// Returns the documents of a field, or of the sequence of its name.
