@@ -57,7 +57,7 @@ const DRAIN_MAX: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for reads that do not hide a range yet before its documents arrive.
 const OLD_READS_MAX: Duration = Duration::from_secs(1);
-/// A donor that waits for the members of its set checks this often whether it still leads it.
+/// A donor that waits for its history checks this often whether it still leads its set.
 const HISTORY_NAP: Duration = Duration::from_millis(50);
 /// Bytes of documents in one reply.
 const BATCH_BYTES: usize = 1 << 20;
@@ -583,8 +583,8 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
 }
 
 impl Commands {
-    /// Waits until the history shows all that was written before the call: what is visible, on the disk, and has reached the set. A write may be
-    /// acknowledged, and its transaction over, before that.
+    /// Waits until the history shows all that was written before the call: what is visible and known to be on the disk. The log may know that
+    /// earlier: the thread that synced it says so to the history afterwards.
     fn wait_for_history(&self, interrupt: &Interrupt) -> Result<()> {
         let transactions = &self.database.transactions;
         let end = transactions.log().appended();
