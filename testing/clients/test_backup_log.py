@@ -27,9 +27,9 @@ def ended(process):
 
 
 def log_end(target, options=()):
-    """The last position and cluster time that can be restored."""
+    """The last position and cluster time that can be restored; zeros before there is one."""
     found = re.findall(r"to \S+ \((\d+),(\d+)\) \(position (\d+)\)", succeeds("list", "--from", target, *options))
-    seconds, counter, position = map(int, found[-1])
+    seconds, counter, position = map(int, found[-1]) if found else (0, 0, 0)
     return position, Timestamp(seconds, counter)
 
 
