@@ -42,9 +42,15 @@ impl Commands {
             let error = Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
             return Some(Done { reply: error.to_reply(), ..Done::default() });
         };
+        if request.waited_until.is_none() {
+            // an earlier request was refused before it was completed: the reply is no other one's
+            connection.sent = None;
+        }
         let mut generic = match self.check(connection, command, request) {
             Ok(generic) => generic,
             Err(error) => {
+                connection.sent = None;
+                connection.slot.end();
                 let error = get_more::labelled(info.kind, self.with_topology(error));
                 self.metrics.command_ended(info.name, info.class, Duration::ZERO, true);
                 let error = with_labels(error, request.body);

@@ -158,6 +158,7 @@ fn check_arguments(call: &Call<'_>) -> Result<()> {
 /// Runs a command on the router; false: the server is to run it.
 pub(crate) fn answered(router: &dyn Router, call: &mut Call<'_>) -> Result<bool> {
     let sent = call.connection.sent.take();
+    assert!(sent.is_none() || call.waited_until.is_some(), "a reply is that of the request that waits for it");
     if sent.is_none() {
         check_arguments(call)?;
     }

@@ -39,7 +39,7 @@ static LINES: [Line; THREADS] = [const { Line([const { AtomicUsize::new(0) }; SL
 static CLAIMED: [AtomicBool; THREADS] = [const { AtomicBool::new(false) }; THREADS];
 /// No line from here on was ever claimed.
 static LINES_USED: AtomicUsize = AtomicUsize::new(0);
-/// Counted by readers without a slot while they take a count.
+/// Held by readers without a slot while they take a count.
 static WITHOUT_SLOT: Mutex<()> = Mutex::new(());
 
 /// A line of this thread.
