@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from suite import TOOLS, against_one_member, judged, note
+from suite import TOOLS, against_one_member, go, judged, note
 
 MODULE = "go.mongodb.org/mongo-driver@v1.17.6"
 DIRECTORIES = """change-streams collection-management command-monitoring crud/unified gridfs index-management load-balancers
@@ -21,12 +21,6 @@ DIRECTORIES = """change-streams collection-management command-monitoring crud/un
 KNOWN = {
     r"server-discovery-and-monitoring.*(Topology_lifecycle|Successful_heartbeat)": "events of several members",
 }
-
-
-def go():
-    path = os.environ["PATH"] + os.pathsep + "/usr/local/go/bin"
-    found = shutil.which("go", path=path)
-    return found or note("no Go")
 
 
 def built():

@@ -1,7 +1,9 @@
 """The tests of a driver itself, fetched from its registry and run against one member of a set; nothing of them is kept here."""
 
+import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 
@@ -16,6 +18,11 @@ def note(text):
     """Ends the suite where something it needs is not there."""
     print(f"NOTE  {text}: not run")
     sys.exit(0)
+
+
+def go():
+    path = os.environ["PATH"] + os.pathsep + "/usr/local/go/bin"
+    return shutil.which("go", path=path) or note("no Go")
 
 
 def against_one_member(run):
