@@ -147,12 +147,12 @@ attack-short: setup-build setup-clients
 	cargo build --locked -p arbor
 	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor scripts/again testing/.venv/bin/python testing/attack/run.py --seconds 60 --seed 1 --engines $(ENGINES)
 
-# every interleaving of the lock-free parts (the memtable's skip list, the log's tail, the waiters for commits)
+# every interleaving of the lock-free parts (the memtable's skip list, the cache's hazard pointers, the log's tail, the waiters for commits)
 loom: setup-build
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
 	  cargo test --release --locked -p arbor-ftree -p arbor-log -p arbor-txn --lib loom_
 
-# undefined behaviour in what reads bytes and in the memtable, whose memory threads share without locks (scripts/miri)
+# undefined behaviour in what reads bytes, and in the memtable and the cache, whose memory threads share without locks (scripts/miri)
 miri: setup-build
 	scripts/miri
 

@@ -18,34 +18,51 @@
 
 #![allow(unsafe_code, reason = "readers follow a pointer that another thread may take away (H1 to H3)")]
 
+#[cfg(all(test, loom))]
+#[path = "hazard_model.rs"]
+mod model;
+
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
-use parking_lot::Mutex;
+#[cfg(all(test, loom))]
+use self::model::{Arc, AtomicPtr, AtomicUsize, CLAIM, CLAIMED, LINES, LINES_USED, SLOTS, WITHOUT_SLOT};
+#[cfg(not(all(test, loom)))]
+use self::shared::{Arc, AtomicPtr, AtomicUsize, CLAIM, CLAIMED, LINES, LINES_USED, SLOTS, WITHOUT_SLOT};
 
-/// Slots of a thread: one cache line. A read takes two or three at a time.
-const SLOTS: usize = 8;
-/// Further threads use the lock.
-const THREADS: usize = 1024;
+/// State of all threads, and its primitives. The model has its own.
+#[cfg(not(all(test, loom)))]
+mod shared {
+    pub(super) use std::sync::Arc;
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+
+    use parking_lot::Mutex;
+
+    use super::{Claim, Line};
+
+    /// Slots of a thread: one cache line. A read takes two or three at a time.
+    pub(super) const SLOTS: usize = 8;
+    /// Further threads use the lock.
+    const THREADS: usize = 1024;
+
+    pub(super) static LINES: [Line; THREADS] = [const { Line([const { AtomicUsize::new(0) }; SLOTS]) }; THREADS];
+    pub(super) static CLAIMED: [AtomicBool; THREADS] = [const { AtomicBool::new(false) }; THREADS];
+    /// No line from here on was ever claimed.
+    pub(super) static LINES_USED: AtomicUsize = AtomicUsize::new(0);
+    /// Held by readers without a slot while they take a count.
+    pub(super) static WITHOUT_SLOT: Mutex<()> = Mutex::new(());
+
+    thread_local!(pub(super) static CLAIM: Claim = Claim::new());
+}
 
 /// Addresses that one thread reads, or zeros.
 #[repr(align(64))]
 struct Line([AtomicUsize; SLOTS]);
 
-static LINES: [Line; THREADS] = [const { Line([const { AtomicUsize::new(0) }; SLOTS]) }; THREADS];
-static CLAIMED: [AtomicBool; THREADS] = [const { AtomicBool::new(false) }; THREADS];
-/// No line from here on was ever claimed.
-static LINES_USED: AtomicUsize = AtomicUsize::new(0);
-/// Held by readers without a slot while they take a count.
-static WITHOUT_SLOT: Mutex<()> = Mutex::new(());
-
 /// A line of this thread.
 struct Claim(Option<usize>);
-
-thread_local!(static CLAIM: Claim = Claim::new());
 
 impl Claim {
     fn new() -> Claim {
@@ -190,7 +207,7 @@ impl<T> Place<T> {
 impl<T> Drop for Place<T> {
     fn drop(&mut self) {
         // SAFETY: nothing else has this place any more; values that are read outlive it.
-        unsafe { retire(*self.address.get_mut()) }
+        unsafe { retire(self.address.load(SeqCst)) }
     }
 }
 
@@ -207,8 +224,7 @@ unsafe fn retire<T>(value: *mut Counted<T>) {
     drop(WITHOUT_SLOT.lock());
     let address = Arc::as_ptr(&value) as usize;
     debug_assert!(address.is_multiple_of(align_of::<usize>()), "the address of a value with a function is aligned");
-    let lines = LINES.get(..LINES_USED.load(SeqCst)).unwrap_or(&LINES);
-    for slot in lines.iter().flat_map(|line| &line.0) {
+    for slot in LINES.iter().take(LINES_USED.load(SeqCst)).flat_map(|line| &line.0) {
         if slot.load(SeqCst) == address {
             let count = value.clone();
             if slot.compare_exchange(address, 0, SeqCst, SeqCst).is_ok() {
@@ -259,7 +275,7 @@ impl<T> Drop for Reading<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use arbor_base::Random;
@@ -309,7 +325,11 @@ mod tests {
     #[test]
     fn readers_see_living_values_and_each_is_dropped_once() {
         let living = AtomicUsize::new(0);
-        let rounds = if cfg!(debug_assertions) { 100_000 } else { 2_000_000 };
+        let rounds = match cfg!(debug_assertions) {
+            _ if cfg!(miri) => 300,
+            true => 100_000,
+            false => 2_000_000,
+        };
         {
             let plain: Vec<Place<Checked<'_>>> = (0..4).map(|_| Place::default()).collect();
             let paired: Vec<Place<(Checked<'_>, u8)>> = (0..4).map(|_| Place::default()).collect();
