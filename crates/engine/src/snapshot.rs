@@ -41,4 +41,8 @@ pub trait Cursor: Send {
     fn prev(&mut self) -> Result<bool>;
     fn key(&self) -> &[u8];
     fn value(&self) -> &[u8];
+    /// Hints how many rows are likely read from the next placement on, and before which key, or behind which one when the movement is
+    /// backward, reading ends (empty: no such key). An engine that has to wait for the disk may read them with fewer requests; rows and
+    /// their order are the same with any hint.
+    fn expect_rows(&mut self, _rows: u64, _end: &[u8]) {}
 }

@@ -197,6 +197,11 @@ impl<'v> OrderCursor<'v> {
         self.moved(valid)
     }
 
+    /// Hints which records are likely read ([`Cursor::expect_rows`]).
+    pub fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+        self.order.expect_rows(rows, end);
+    }
+
     pub fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
         let valid = self.order.seek_before(target)?;
         self.moved(valid)

@@ -216,6 +216,13 @@ impl<'v> Rows<'v> {
 
     forward!(seek(target), seek_before(target), first(), last(), next(), prev());
 
+    /// Hints which rows are likely read ([`Cursor::expect_rows`]). Partitions do without.
+    pub(crate) fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+        if let Rows::Tree(cursor) = self {
+            cursor.expect_rows(rows, end);
+        }
+    }
+
     /// The tree of the row, if it is one of several.
     pub(crate) fn partition_tree(&self) -> Option<TreeId> {
         let Rows::Partitions(chain) = self else { return None };

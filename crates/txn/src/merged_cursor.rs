@@ -235,6 +235,10 @@ impl Cursor for MergedCursor<'_> {
             _ => &[],
         }
     }
+
+    fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+        self.base.expect_rows(rows, end);
+    }
 }
 
 /// The tree that the transaction created itself has nothing below its own writes.

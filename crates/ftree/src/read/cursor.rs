@@ -66,14 +66,14 @@ impl<'r> TreeCursor<'r> {
         match place {
             Place::From(key) => {
                 let at = self.page.lower_bound(key);
-                if at < self.page.len() { self.land(at) } else { self.forward() }
+                if at < self.page.len() { self.land_forward(at) } else { self.forward() }
             }
             Place::Before(key) => match self.page.lower_bound(key).checked_sub(1) {
-                Some(at) => self.land(at),
+                Some(at) => self.land_backward(at),
                 None => self.backward(),
             },
             Place::End => match self.page.len().checked_sub(1) {
-                Some(at) => self.land(at),
+                Some(at) => self.land_backward(at),
                 None => self.backward(),
             },
         }
@@ -91,7 +91,7 @@ impl<'r> TreeCursor<'r> {
             found = found.map(|at| at.filter(|at| *at < self.page.len()));
         }
         self.key = key;
-        found?.map_or(Ok(false), |at| self.land(at))
+        found?.map_or(Ok(false), |at| self.land_forward(at))
     }
 
     /// To the last row before the page.
@@ -105,7 +105,19 @@ impl<'r> TreeCursor<'r> {
             found = self.load(Place::Before(&key)).map(|()| self.page.lower_bound(&key).checked_sub(1));
         }
         self.key = key;
-        found?.map_or(Ok(false), |at| self.land(at))
+        found?.map_or(Ok(false), |at| self.land_backward(at))
+    }
+
+    /// To a row of another page or place, behind which the page's other rows are read next.
+    fn land_forward(&mut self, at: usize) -> Result<bool> {
+        self.ahead.pass(self.page.len() - at);
+        self.land(at)
+    }
+
+    /// To a row of another page or place, before which the page's other rows are read next.
+    fn land_backward(&mut self, at: usize) -> Result<bool> {
+        self.ahead.pass(at + 1);
+        self.land(at)
     }
 
     #[inline]
@@ -183,5 +195,9 @@ impl arbor_engine::Cursor for TreeCursor<'_> {
             (None, Some(at)) => self.page.value(at),
             (_, None) => &[],
         }
+    }
+
+    fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+        self.ahead.expect_rows(rows, end);
     }
 }

@@ -1,7 +1,7 @@
 //! Reading blocks before they are asked for, when a cursor moves on through blocks that are not in memory.
 //!
 //! The first read after a seek takes one block, the next one two, then four and so on: a short scan reads little that it
-//! does not need, a long one soon reads in large pieces.
+//! does not need, a long one soon reads in large pieces. If it is known how many rows are read, the first read takes the blocks of these.
 
 use std::ops::Range;
 
@@ -17,20 +17,36 @@ const BLOCKS_MAX: usize = 64;
 pub struct ReadAhead {
     /// Blocks of the next read.
     blocks: usize,
+    /// Rows that are likely still read; 0: unknown.
+    rows: u64,
+    /// The key at which reading ends; empty: unknown.
+    end: Vec<u8>,
     /// The last read: a leaf, by its place in the file, and its blocks.
     last: (u64, Range<usize>),
 }
 
 impl Default for ReadAhead {
     fn default() -> ReadAhead {
-        ReadAhead { blocks: 1, last: (0, 0..0) }
+        ReadAhead { blocks: 1, rows: 0, end: Vec::new(), last: (0, 0..0) }
     }
 }
 
 impl ReadAhead {
-    /// The cursor goes somewhere else.
+    /// Begins at another place.
     pub fn begin(&mut self) {
         self.blocks = 1;
+    }
+
+    /// Notes how many rows are likely read from the next place on, and the key at which reading ends.
+    pub fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+        self.rows = rows;
+        self.end.clear();
+        self.end.extend_from_slice(end);
+    }
+
+    /// Notes that rows of a page are read, and expected no longer.
+    pub fn pass(&mut self, rows: usize) {
+        self.rows = self.rows.saturating_sub(rows as u64);
     }
 
     /// Returns true if the block is in memory only because it was read ahead.
@@ -56,16 +72,29 @@ impl ReadAhead {
     fn range(&self, body: &TableBody, at: usize, forward: bool) -> Range<usize> {
         let (mut from, mut to) = (at, (at + 1).min(body.block_count()));
         let mut bytes = body.stored_bytes_of(at);
-        while to - from < self.blocks {
+        // the place is in the middle of the first block as a rule
+        let mut rows = if self.blocks == 1 { body.rows_of(at) / 2 } else { body.rows_of(at) };
+        while to - from < BLOCKS_MAX && if self.rows > 0 { rows < self.rows } else { to - from < self.blocks } {
             let next = if forward { Some(to).filter(|to| *to < body.block_count()) } else { from.checked_sub(1) };
-            let Some(next) = next.filter(|next| !body.is_cached(*next)) else { break };
+            let Some(next) = next.filter(|next| !body.is_cached(*next) && !self.is_beyond(body, *next, forward)) else {
+                break;
+            };
             bytes += body.stored_bytes_of(next);
             if bytes > BYTES_MAX {
                 break;
             }
+            rows += body.rows_of(next);
             (from, to) = (from.min(next), to.max(next + 1));
         }
-        debug_assert!(to - from <= self.blocks.max(1), "blocks {from}..{to}, {} are due", self.blocks);
+        debug_assert!(to - from <= BLOCKS_MAX, "blocks {from}..{to} are more than one read takes");
+        debug_assert!(self.rows > 0 || to - from <= self.blocks, "blocks {from}..{to}, {} are due", self.blocks);
         from..to
+    }
+
+    /// Returns true if reading ends before this block.
+    fn is_beyond(&self, body: &TableBody, at: usize, forward: bool) -> bool {
+        let (first, next) = body.block_bounds(at);
+        !self.end.is_empty()
+            && if forward { first >= &self.end[..] } else { next.is_some_and(|next| next <= &self.end[..]) }
     }
 }

@@ -269,6 +269,10 @@ fn check_walk(reader: &Reader<'_>, tree: &Arc<Tree>, rows: &Rows, random: &mut R
     for _ in 0..60 {
         let target = if random.one_in(20) { vec![b'z'] } else { key(random.below(KEYS)) };
         let below = rows.partition_point(|(key, _)| **key < target);
+        if random.one_in(4) {
+            // rows do not depend on a hint, whatever it says
+            cursor.expect_rows(random.below(2 * KEYS), &key(random.below(KEYS)));
+        }
         let (moved, expected) = match random.below(12) {
             0 => (cursor.seek(&target), Some(below)),
             1 => (cursor.seek_before(&target), below.checked_sub(1)),
@@ -362,6 +366,40 @@ fn the_second_scan_ripens_and_the_third_merges_nothing() {
     scan();
     assert_eq!(ripened(), blocks);
     check_gets(&reader, &tree, &replay(&workshop.history, reader.at));
+}
+
+/// Reads of the file and blocks that were read by a scan of the first rows of a tree that is not in memory.
+fn cost_of_scan(rows: usize, hint: Option<(u64, &[u8])>) -> (u64, u64) {
+    let (workshop, tree) = simple(2000, 2000);
+    let registered = workshop.register(Seq(2000 * 256));
+    let file_reads =
+        || workshop.io.file.statistics().snapshot().iter().find(|(name, _)| *name == "file reads").unwrap().1;
+    let mut cursor = TreeCursor::new(workshop.reader(registered.seq()), tree.clone());
+    if let Some((rows, end)) = hint {
+        cursor.expect_rows(rows, end);
+    }
+    let before = file_reads();
+    assert!(cursor.first().unwrap());
+    assert!((1..rows).all(|_| cursor.next().unwrap()));
+    (file_reads() - before, workshop.io.counters.get(Counter::LeafBlockMisses))
+}
+
+#[test]
+fn a_scan_of_known_length_reads_at_once_and_no_more_than_it_needs() {
+    const ROWS: usize = 200;
+    let (reads, blocks) = cost_of_scan(ROWS, None);
+    let (reads_known, blocks_known) = cost_of_scan(ROWS, Some((ROWS as u64, &[])));
+    assert!(
+        reads_known + 2 <= reads,
+        "{reads_known} reads of {blocks_known} blocks, without a hint {reads} of {blocks}"
+    );
+    assert!(blocks_known <= blocks, "{blocks_known} blocks, without a hint {blocks}");
+    // A limit is far from what its range has.
+    let (_, of_few) = cost_of_scan(2, None);
+    let (_, of_bounded) = cost_of_scan(2, Some((ROWS as u64, &key(1))));
+    assert_eq!(of_bounded, of_few);
+    let (_, of_unbounded) = cost_of_scan(2, Some((ROWS as u64, &[])));
+    assert!(of_unbounded > of_few, "the hint is what makes the difference");
 }
 
 #[test]

@@ -17,8 +17,10 @@ pub(crate) struct CollectionScan {
 }
 
 impl CollectionScan {
-    pub(crate) fn new(slot: Slot, direction: Direction, filter: Option<Filter>) -> CollectionScan {
-        let walk = Walk::new(slot, IndexSource::Natural, direction);
+    /// `rows`: how many are likely read, if it is known.
+    pub(crate) fn new(slot: Slot, direction: Direction, filter: Option<Filter>, rows: Option<u64>) -> CollectionScan {
+        let mut walk = Walk::new(slot, IndexSource::Natural, direction);
+        walk.expect_rows(rows);
         CollectionScan { walk, filter, examined: 0, tally: Tally::default() }
     }
 }

@@ -63,6 +63,12 @@ impl IndexScan {
         }
     }
 
+    /// Notes how many entries are likely read, if it is known.
+    pub(crate) fn expecting(mut self, rows: Option<u64>) -> IndexScan {
+        self.walk.expect_rows(rows);
+        self
+    }
+
     pub(crate) fn access(&self) -> &IndexAccess {
         &self.access
     }

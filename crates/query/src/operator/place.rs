@@ -22,15 +22,22 @@ pub(super) struct Walk {
     source: IndexSource,
     direction: Direction,
     place: Place,
+    /// Rows that are likely read, if it is known.
+    expected: Option<u64>,
 }
 
 impl Walk {
     pub(super) fn new(slot: Slot, source: IndexSource, direction: Direction) -> Walk {
-        Walk { slot, source, direction, place: Place::Start }
+        Walk { slot, source, direction, place: Place::Start, expected: None }
     }
 
     pub(super) fn direction(&self) -> Direction {
         self.direction
+    }
+
+    /// Notes how many rows are likely read.
+    pub(super) fn expect_rows(&mut self, rows: Option<u64>) {
+        self.expected = rows;
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -44,6 +51,9 @@ impl Walk {
             Place::Ended => return Ok(false),
             Place::Start => {
                 let cursor = run.open(self.slot, self.source)?;
+                if let Some(rows) = self.expected {
+                    cursor.expect_rows(rows, if backward { low } else { high.unwrap_or_default() });
+                }
                 match (backward, high) {
                     (false, _) => cursor.seek(low)?,
                     (true, Some(high)) => cursor.seek_before(high)?,

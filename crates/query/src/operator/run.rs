@@ -115,6 +115,10 @@ impl EntryCursor<'_> {
         Ok(each!(self, cursor => cursor.prev())?)
     }
 
+    pub(crate) fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+        each!(self, cursor => cursor.expect_rows(rows, end));
+    }
+
     /// Key of the record.
     pub(crate) fn id_key(&self) -> &[u8] {
         each!(self, cursor => cursor.id_key())

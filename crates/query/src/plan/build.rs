@@ -109,7 +109,9 @@ fn documents(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn O
     match &solution.access {
         Access::Nothing => Box::new(Eof::default()),
         Access::Record { id_key } => Box::new(RecordFetch::new(id_key.clone(), filter)),
-        Access::Collection(direction) => Box::new(CollectionScan::new(slots.allot(), *direction, filter)),
+        Access::Collection(direction) => {
+            Box::new(CollectionScan::new(slots.allot(), *direction, filter, rows_to_read(solution, query)))
+        }
         Access::Or(branches) => Box::new(Or::new(branches.iter().map(|branch| or_branch(branch, slots)).collect())),
         Access::Near(access) => Box::new(GeoNear::new(slots.allot(), access.clone(), filter)),
         Access::Text(text) => Box::new(TextMatch::new(text.clone(), filter, slots)),
@@ -124,12 +126,20 @@ fn documents(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn O
         }
         Access::Index(access) => match (&solution.covered, &query.projection) {
             (Some(fields), Some(shown)) => {
-                let scan = index_scan(access, slots);
+                let scan = index_scan(access, slots).expecting(rows_to_read(solution, query));
                 Box::new(Covered::new(scan, shown.projection.clone(), fields.clone(), shown.spec.clone()))
             }
-            _ => Box::new(Fetch::new(Entries::Scan(index_scan(access, slots)), filter)),
+            _ => {
+                let scan = index_scan(access, slots).expecting(rows_to_read(solution, query));
+                Box::new(Fetch::new(Entries::Scan(scan), filter))
+            }
         },
     }
+}
+
+/// Returns the rows that a scan reads for a query with a limit. `None`: a filter or a sort may need any number.
+fn rows_to_read(solution: &Solution, query: &Query) -> Option<u64> {
+    query.sort_limit().filter(|_| solution.residual.is_none() && !solution.sorts)
 }
 
 fn or_branch(branch: &Branch, slots: &mut Slots) -> Box<dyn Operator> {

@@ -37,6 +37,10 @@ macro_rules! movement {
             let valid = self.cursor.prev()?;
             self.moved(valid)
         }
+        /// Hints which entries are likely read ([`Cursor::expect_rows`]).
+        pub fn expect_rows(&mut self, rows: u64, end: &[u8]) {
+            self.cursor.expect_rows(rows, end);
+        }
     };
 }
 
