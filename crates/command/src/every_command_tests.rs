@@ -5,16 +5,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_notation::doc;
 use arbor_protocol::log::Log;
-use arbor_protocol::transport::{NetworkStatistics, Peer};
+use arbor_protocol::transport::{NetworkStatistics, News, Peer};
 use arbor_query::Database;
 use arbor_wire::{Form, ReplyTo};
 
+use crate::connection::Sent;
 use crate::incoming::Incoming;
-use crate::{Commands, Connection, Host, Options, Parameters, registry};
+use crate::{Answer, Commands, Connection, Forwarded, Host, Options, Parameters, Routed, registry};
 
 struct NoHost;
 
@@ -68,6 +70,39 @@ impl Server {
             waited_until: None,
         };
         self.commands.execute(&mut self.connection, &request).expect("no fail point closes the connection").reply
+    }
+}
+
+/// A reply that no request is to have.
+struct OfAnother;
+
+impl Forwarded for OfAnother {
+    fn news(&self) -> News {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn has_succeeded(&self) -> bool {
+        true
+    }
+
+    fn complete(self: Box<Self>, _: &Routed<'_>) -> crate::Result<Option<Answer>> {
+        unreachable!("the request of this reply was refused")
+    }
+}
+
+/// A router's `find` that is refused between its two parts leaves no reply behind; nor is one left to a request that begins.
+#[test]
+fn a_refused_request_leaves_no_reply_to_the_next_one() {
+    let mut server = Server::new();
+    let refused = (doc("{find: 'c', maxTimeMS: 'long'}"), Some(Instant::now()));
+    for (body, waited_until) in [refused, (doc("{ping: 1}"), None)] {
+        server.connection.sent = Some(Sent { forwarded: Box::new(OfAnother), begun: Instant::now() });
+        let reply_to = ReplyTo { request_id: 1, form: Form::Message { checksum: false }, compressor: None };
+        let request =
+            Incoming { db: "db", body: body.as_doc(), sequences: &[], reply_to, may_stream: false, waited_until };
+        let done = server.commands.execute(&mut server.connection, &request).expect("the connection stays open");
+        assert_eq!(code(&done.reply), if waited_until.is_some() { TYPE_MISMATCH } else { 0 });
+        assert!(server.connection.sent.is_none(), "the reply is gone after {body:?}");
     }
 }
 
