@@ -583,8 +583,8 @@ pub(crate) fn move_changes(call: &mut Call<'_>) -> Result<()> {
 }
 
 impl Commands {
-    /// Waits until the history shows all that was written before the call: what is visible and known to be on the disk. The log may know that
-    /// earlier: the thread that synced it says so to the history afterwards.
+    /// Waits until the history shows all that was written before the call. It ends at what is visible, on the disk and, in a set of several
+    /// members, with the set; a write can be over for its client before all of these hold.
     fn wait_for_history(&self, interrupt: &Interrupt) -> Result<()> {
         let transactions = &self.database.transactions;
         let end = transactions.log().appended();
