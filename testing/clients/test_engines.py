@@ -51,6 +51,26 @@ def test_statistics_of_each_engine(engine):
     assert stats["storageEngine"] == {"name": name}
 
 
+def test_sizes_have_large_values(engine):
+    import os
+
+    _, client, _ = engine
+    db = client.d
+    for name in ("c", "parts"):
+        db.create_collection(name, partitioned=name == "parts")
+        db[name].insert_many([{"_id": n, "blob": os.urandom(100_000)} for n in range(100)])
+    client.admin.command("fsync")
+    for name in ("c", "parts"):
+        stats = db.command("collStats", name)
+        [stage] = db[name].aggregate([{"$collStats": {"storageStats": {}}}])
+        for sizes in (stats, stage["storageStats"]):
+            assert 10_000_000 <= sizes["storageSize"] < 16_000_000 and sizes["totalSize"] >= sizes["storageSize"], sizes
+    sums = db.command("dbStats")
+    assert 20_000_000 <= sums["storageSize"] < 32_000_000 and sums["totalSize"] >= sums["storageSize"], sums
+    [listed] = [own for own in client.list_databases() if own["name"] == "d"]
+    assert listed["sizeOnDisk"] >= 20_000_000, listed
+
+
 def test_a_checkpoint_is_counted_once(engine):
     name, client, _ = engine
     counted = lambda: client.admin.command("serverStatus")[name].get("checkpoints")

@@ -257,6 +257,13 @@ def test_partitions_are_dropped_at_the_target_too(tmp_path):
                     db[name].insert_many(rows(part * 100, part * 100 + 100))
                     db.command("addPartition", name, info={"part": part})
                 db.command("dropPartition", name, id=1)
+            # those whose first partition had an info from the begin, and the only one
+            for name, parts in (("first", 2), ("only", 1)):
+                db.create_collection(name, partitioned=True)
+                for part in range(parts):
+                    db[name].insert_many(rows(part * 100, part * 100 + 100))
+                    db.command("addPartition", name, info={"part": part})
+                db.command("dropPartition", name, id=0)
             db.create_collection("collated", partitioned=True, collation={"locale": "de"})
             db.collated.insert_many(rows(0, 50))
             db.command("addPartition", "collated")
@@ -266,8 +273,7 @@ def test_partitions_are_dropped_at_the_target_too(tmp_path):
 
             def layout(side, name):
                 rows = side.db.command("getPartitionInfo", name)["partitions"]
-                # the first one has no info at the target: no command gives it one
-                return [row["max"] for row in rows], [row.get("info") for row in rows[1:]]
+                return [(row["max"], row.get("info")) for row in rows]
 
             def reaches(check, wait_s=60):
                 end = time.monotonic() + wait_s
@@ -275,7 +281,9 @@ def test_partitions_are_dropped_at_the_target_too(tmp_path):
                     assert running.process.poll() is None and time.monotonic() < end, running.text()
                     time.sleep(0.05)
 
-            assert layout(there, "log") == layout(client, "log")
+            for name in ("log", "first", "only"):
+                assert layout(there, name) == layout(client, name), name
+                assert layout(there, name)[0][1] is not None or name == "log"
             # partitions of the same ranges are dropped as such
             deleted = lambda: there.admin.command("serverStatus")["metrics"]["document"]["deleted"]
             before = deleted()
@@ -307,3 +315,53 @@ def test_partitions_are_dropped_at_the_target_too(tmp_path):
             for name in ("log", "collated", "plain"):
                 assert list(there.db[name].find()) == list(db[name].find()), name
                 assert there.db.validate_collection(name, full=True)["valid"]
+
+
+def test_partitions_are_added_and_dropped_while_the_migration_is_killed(tmp_path):
+    rng = random.Random(24)
+
+    def layout(side):
+        rows = side.db.command("getPartitionInfo", "log")["partitions"]
+        return [(row["max"], row.get("info")) for row in rows]
+
+    def change(client, state):
+        """Writes documents behind the last one, and adds or drops partitions."""
+        log = client.db.log
+        for _ in range(rng.randrange(1, 4)):
+            log.insert_many([{"_id": n, "text": "x" * rng.randrange(200)} for n in range(state["next"], state["next"] + 40)])
+            state["next"] += 40
+            client.db.command("addPartition", "log", info={"part": state["next"]})
+        partitions = client.db.command("getPartitionInfo", "log")["partitions"]
+        if len(partitions) > 4:
+            # the oldest ones, or one in the middle
+            if rng.random() < 0.5:
+                client.db.command("dropPartition", "log", max=partitions[rng.randrange(2)]["max"])
+            else:
+                client.db.command("dropPartition", "log", id=rng.choice(partitions[:-1])["_id"])
+        log.update_many({"_id": {"$mod": [7, rng.randrange(7)]}}, {"$set": {"round": rng.random()}})
+
+    with ReplicaSet(tmp_path / "old") as old, Arbor(tmp_path / "new") as new:
+        with pymongo.MongoClient(old.uri) as client, pymongo.MongoClient(new.uri) as there:
+            client.db.create_collection("log", partitioned=True)
+            state = {"next": 0}
+            for _ in range(5):
+                change(client, state)
+            for turn in range(12):
+                running = Running(old.uri, new.uri, tmp_path / f"log{turn}")
+                # the first ones are killed while they copy, the others while they follow
+                if turn > 3:
+                    running.wait_for("following; when nothing writes")
+                end = time.monotonic() + rng.uniform(0, 0.7)
+                while time.monotonic() < end:
+                    change(client, state)
+                    assert running.process.poll() is None, running.text()
+                running.kill()
+                if turn % 4 == 3:
+                    new.kill()
+                    new.start()
+                change(client, state)
+            output = succeeds(old.uri, new.uri, "--cut-over")
+            assert "migration is complete" in output, output
+            assert list(there.db.log.find()) == list(client.db.log.find())
+            assert layout(there) == layout(client)
+            assert there.db.validate_collection("log", full=True)["valid"]

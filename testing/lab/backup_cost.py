@@ -6,7 +6,8 @@ increment after 1 % of changes.
 
 Megabytes per second are those of the documents (10^6 bytes of BSON), everything is durable at the end, and files are in the page cache where the machine has room. A round
 is a time without a backup, the same time with backups one after the other, and again without; it begins and ends with a checkpoint, which is counted. Clients insert and
-update as fast as they can, and then at half of that rate. `--rounds 0` leaves the rounds out, for restores of more data.
+update as fast as they can, and then at half of that rate. `--rounds 0` leaves the rounds out, for restores of more data. `--work N` also counts what the server writes for N
+operations at half of the rate, in turns without a backup and with one all the time, so that both have the same work and the same checkpoints.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from statistics import median
 
@@ -120,6 +122,12 @@ def written(process):
     raise RuntimeError("no write_bytes")
 
 
+def idle():
+    """Returns the seconds that all processors were idle, or waited for a disk."""
+    ticks = pathlib.Path("/proc/stat").read_text().split()[4:6]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 def say(name, value):
     print(yaml.safe_dump({name: value}, sort_keys=False, width=160), end="", flush=True)
 
@@ -129,7 +137,7 @@ class Cost:
         self.options, self.directory = options, directory
         self.server = ReplicaSet(directory / "data", ["--storageEngine", options.engine])
         self.documents = options.mb * MB // len(bson.encode(document(0, random.Random(0))))
-        self.target = directory / "target"
+        self.target = pathlib.Path(options.target or directory) / "target"
 
     def fill(self):
         each = -(-self.documents // FILLERS)
@@ -148,7 +156,7 @@ class Cost:
             client.admin.command("fsync")
 
     def create(self, *more):
-        limit = ["--limit", self.options.limit] if self.options.limit else []
+        limit = [] if self.options.limit is None else ["--limit", self.options.limit]
         backup("create", "--uri", self.server.uri, "--to", self.target, *limit, *more)
 
     def create_and_remove(self):
@@ -159,16 +167,16 @@ class Cost:
         """Measures the load for some seconds, or until the action has ended after them."""
         self.checkpoint()
         load.slowest_ms()
-        before, bytes_before, begun = load.done(), written(self.server.process), time.monotonic()
+        before, bytes_before, idle_before, begun = load.done(), written(self.server.process), idle(), time.monotonic()
         runs = 0
         while action and time.monotonic() - begun < seconds:
             action()
             runs += 1
         time.sleep(max(0, begun + seconds - time.monotonic()))
         took, done = time.monotonic() - begun, load.done() - before
-        slowest = load.slowest_ms()
+        slowest, idle_part = load.slowest_ms(), (idle() - idle_before) / took / os.cpu_count()
         self.checkpoint()
-        return {"seconds": took, "rate": done / took, "bytes": (written(self.server.process) - bytes_before) / done, "slowest_ms": slowest, "runs": runs}
+        return {"seconds": took, "rate": done / took, "bytes": (written(self.server.process) - bytes_before) / done, "slowest_ms": slowest, "idle": idle_part, "runs": runs}
 
     def rounds(self, rate):
         """Returns what backups cost under a load, and the operations per second of the load without them."""
@@ -187,8 +195,46 @@ class Cost:
             "bytes of the server per operation, ratio": [round(own, 3) for own in more],
             "bytes per operation without": round(middle("bytes")),
             "slowest operation, ms, without and with": [round(middle("slowest_ms")), round(median([own["slowest_ms"] for _, own, _ in rounds]))],
+            "idle processors, %, without and with": [round(middle("idle") * 100), round(median([own["idle"] for _, own, _ in rounds]) * 100)],
             "a backup": f"{median([own['seconds'] / own['runs'] for _, own, _ in rounds]):.1f} s",
         }, middle("rate")
+
+    def turn(self, load, with_backups):
+        """Returns the bytes that the server writes for an operation of a fixed number of them, and its checkpoints meanwhile."""
+        ended = threading.Event()
+
+        def backups():
+            while not ended.is_set():
+                self.create_and_remove()
+
+        others = threading.Thread(target=backups if with_backups else ended.wait)
+        others.start()
+        self.checkpoint()
+        before, bytes_before, checkpoints = load.done(), written(self.server.process), self.checkpoints()
+        while load.done() < before + self.options.work:
+            time.sleep(0.005)
+        self.checkpoint()
+        done = load.done() - before
+        own = (written(self.server.process) - bytes_before) / done, self.checkpoints() - checkpoints
+        ended.set()
+        others.join()
+        return own
+
+    def bytes_of_work(self, rate):
+        turns = []
+        with Load(self.server.port, self.options.clients, self.documents, rate) as load:
+            for _ in range(self.options.turns):
+                turns.append((self.turn(load, False), self.turn(load, True)))
+        shown = lambda own: f"{own[0]:.0f} ({own[1]})"
+        return {
+            "bytes per operation (checkpoints) without": [shown(without) for without, _ in turns],
+            "and with": [shown(own) for _, own in turns],
+            "ratio of the medians": round(median(own[0] for _, own in turns) / median(without[0] for without, _ in turns), 3),
+        }
+
+    def checkpoints(self):
+        with pymongo.MongoClient(self.server.direct_uri) as client:
+            return client.admin.command("serverStatus")[self.options.engine].get("checkpoints", 0)
 
     def run(self):
         data = self.documents * len(bson.encode(document(0, random.Random(0)))) / MB
@@ -214,9 +260,14 @@ class Cost:
         shutil.rmtree(self.target)
         if self.options.rounds:
             with self.server:
-                cost, rate = self.rounds(None)
-                say("under clients as fast as they can", cost)
-                say("under half of that", self.rounds(rate / 2)[0])
+                rate = self.options.rate
+                if not rate:
+                    cost, rate = self.rounds(None)
+                    say("under clients as fast as they can", cost)
+                if not self.options.full:
+                    say("under half of that", self.rounds(rate / 2)[0])
+                if self.options.work:
+                    say(f"{self.options.work} operations at half of that rate", self.bytes_of_work(rate / 2))
 
     def increment(self):
         """Changes 1 % of the documents, and makes an incremental backup of it."""
@@ -236,9 +287,14 @@ def main():
     options.add_argument("--engine", default="ftree")
     options.add_argument("--clients", type=int, default=4)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--rate", type=int, help="operations per second of clients as fast as they can, which are left out")
+    options.add_argument("--full", action="store_true", help="leaves out the rounds at half of the rate")
+    options.add_argument("--work", type=int, default=0, help="operations of a turn")
+    options.add_argument("--turns", type=int, default=4)
+    options.add_argument("--target", help="directory of the target, on another disk than the server")
     options.add_argument("--seconds", type=float, default=8, help="of each part of a round, at least")
     options.add_argument("--repeats", type=int, default=3, help="of backups, copies and restores without a load")
-    options.add_argument("--limit", type=int, help="of `arbor backup create`, in MB/s")
+    options.add_argument("--limit", type=int, help="of `arbor backup create`, in MB/s; 0: as fast as possible")
     options.add_argument("--directory", help="on the disk to be measured")
     options = options.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -1,5 +1,5 @@
-//! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, random
-//! numbers, fields of bytes, assertions.
+//! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, the throttle of work
+//! in the background, random numbers, fields of bytes, assertions.
 
 pub mod aside;
 mod durability;
@@ -11,6 +11,7 @@ pub mod memory;
 mod random;
 mod sharded;
 mod shares;
+mod throttle;
 pub mod work;
 
 pub use durability::Durability;
@@ -20,6 +21,7 @@ pub use intent::Intent;
 pub use random::{Random, scatter};
 pub use sharded::{ShardedCounter, thread_number};
 pub use shares::{Shares, Stamp};
+pub use throttle::{ThreadThrottle, Throttle, thread_time};
 
 /// Stack of a thread that runs statements, with room to spare in a debug build, whose frames are the largest:
 ///

@@ -21,6 +21,7 @@ pub(super) const ALL: &[(&str, Case)] = &[
     ("range deletes", rows::range_deletes),
     ("long keys keep their order", rows::long_keys),
     ("values of every size", rows::values_of_every_size),
+    ("sizes count large values", rows::sizes_count_large_values),
     ("rows beyond the bounds are refused", rows::bounds),
     ("counts are exact", rows::counts_are_exact),
     ("a group that fails changes nothing", rows::a_failed_group_changes_nothing),

@@ -138,10 +138,9 @@ impl Engine for LmdbEngine {
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         let record = self.core.lock_writer().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
-        // Leaf pages by estimate; large values are in pages of their own, which are not counted.
-        let leaf_bytes =
-            estimate::leaf_pages(&self.core.readers.reader()?, record.content)? * self.core.env.page_bytes() as u64;
-        let disk_bytes = leaf_bytes.max(record.bytes);
+        let pages = estimate::pages(&self.core.readers.reader()?, record.content)?;
+        // by estimate, which should not say less than there is
+        let disk_bytes = (pages * self.core.env.page_bytes() as u64).max(record.bytes);
         Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes: disk_bytes - record.bytes })
     }
 

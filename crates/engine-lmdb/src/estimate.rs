@@ -53,15 +53,17 @@ fn place(content: Content, key: &[u8]) -> StoredKey {
     }
 }
 
-/// Leaf pages that hold rows of a content.
-pub(crate) fn leaf_pages(reader: &Reader, content: Content) -> Result<u64> {
-    Ok(judge(reader, &(content.rows(), content.fence()))?.leaf_pages)
+/// Leaf pages that hold rows of a content, and overflow pages of its large values.
+pub(crate) fn pages(reader: &Reader, content: Content) -> Result<u64> {
+    let between = judge(reader, &(content.rows(), content.fence()))?;
+    Ok(between.leaf_pages + between.overflow_pages)
 }
 
 #[derive(Default)]
 struct Between {
     entries: u64,
     leaf_pages: u64,
+    overflow_pages: u64,
 }
 
 /// Nothing, if the pages are not as expected.
@@ -97,7 +99,15 @@ fn between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<Between> {
             }
         };
         if !left.is_branch() {
-            return Some(Between { entries, leaf_pages });
+            let overflow_pages = match &middle {
+                None => left.overflow_pages(left_slot..right_slot),
+                Some((count, sample)) => {
+                    let on_paths = left.overflow_pages(left_slot..left.len()) + right.overflow_pages(0..right_slot);
+                    let sampled: u64 = sample.iter().map(|page| page.overflow_pages(0..page.len())).sum();
+                    on_paths + (count * sampled).checked_div(sample.len() as u64).unwrap_or(0)
+                }
+            };
+            return Some(Between { entries, leaf_pages, overflow_pages });
         }
         leaf_pages = entries + 1;
         if middle.is_some() || right_slot > left_slot {

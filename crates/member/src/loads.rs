@@ -25,6 +25,9 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time after a failed fetch: the next offer comes soon.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// Longest rest that a server may ask for: it forgets a snapshot that is not used for longer.
+const REST_MAX: Duration = Duration::from_secs(60);
+
 /// Loads that a primary offers; and those that are missing are to be fetched from it.
 pub(crate) struct Offer {
     pub host: String,
@@ -91,6 +94,28 @@ impl RemotePeer {
         Ok((state, reply))
     }
 
+    /// Like [`Peer::block`], with the time for which the server wants requests to rest.
+    pub fn block_and_rest(
+        &self,
+        snapshot: u64,
+        tree: TreeId,
+        after: Option<&[u8]>,
+    ) -> Result<(Vec<u8>, Duration), PeerError> {
+        let mut command =
+            DocBuf::new().with(self.command, 1).with("snapshot", snapshot as i64).with("tree", tree.0 as i64);
+        if let Some(bytes) = after {
+            command.append("after", ValueRef::Binary { subtype: 0, bytes });
+        }
+        let reply = self.ask(&command)?;
+        let rest = Duration::from_micros(number(reply.as_doc(), "restMicros").unwrap_or(0)).min(REST_MAX);
+        match (reply.get("block"), reply.get("noTree"), reply.get("expired")) {
+            (Some(ValueRef::Binary { bytes, .. }), ..) => Ok((bytes.to_vec(), rest)),
+            (None, Some(_), _) => Err(PeerError::NoTree(tree)),
+            (None, None, Some(_)) => Err(PeerError::Expired),
+            _ => Err(PeerError::Failed(format!("{}: the reply has no block", self.host))),
+        }
+    }
+
     /// Sends a command. Connects first if the last request failed.
     pub fn ask(&self, command: &DocBuf) -> Result<DocBuf, PeerError> {
         let failed = |error: arbor_client::ClientError| PeerError::Failed(format!("{}: {error}", self.host));
@@ -141,18 +166,7 @@ impl Peer for RemotePeer {
     }
 
     fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
-        let mut command =
-            DocBuf::new().with(self.command, 1).with("snapshot", snapshot as i64).with("tree", tree.0 as i64);
-        if let Some(bytes) = after {
-            command.append("after", ValueRef::Binary { subtype: 0, bytes });
-        }
-        let reply = self.ask(&command)?;
-        match (reply.get("block"), reply.get("noTree"), reply.get("expired")) {
-            (Some(ValueRef::Binary { bytes, .. }), ..) => Ok(bytes.to_vec()),
-            (None, Some(_), _) => Err(PeerError::NoTree(tree)),
-            (None, None, Some(_)) => Err(PeerError::Expired),
-            _ => Err(PeerError::Failed(format!("{}: the reply has no block", self.host))),
-        }
+        self.block_and_rest(snapshot, tree, after).map(|(block, _)| block)
     }
 
     fn end(&self, snapshot: u64) {

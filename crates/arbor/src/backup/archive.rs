@@ -17,6 +17,7 @@ use super::manifest::Manifest;
 use super::source::{LogAnswer, Source};
 use super::target::{Condition, Target};
 use super::{Error, Result, shown_time};
+use crate::pace::Speed;
 
 /// Time between two requests to a server that has nothing.
 const POLL: Duration = Duration::from_millis(200);
@@ -97,16 +98,16 @@ impl Watch {
 }
 
 /// Archives until a signal ends it. `interval`: the time between two points of a cluster.
-pub(super) fn run(uri: &str, target: &Target, limit: Option<u64>, interval: Option<Duration>) -> Result<()> {
+pub(super) fn run(uri: &str, target: &Target, speed: Speed, interval: Option<Duration>) -> Result<()> {
     let watch = Watch { stop: until_signal()?, ..Watch::default() };
     match (Cluster::of(uri)?, interval) {
         (Some(cluster), interval) => {
-            cluster::archive(uri, cluster, target, limit, interval.unwrap_or(cluster::INTERVAL), &watch)
+            cluster::archive(uri, cluster, target, speed, interval.unwrap_or(cluster::INTERVAL), &watch)
         }
         (None, Some(_)) => Err(Error::Refused("--interval is for sharded clusters".to_owned())),
         (None, None) => {
             cluster::refuse(target)?;
-            keep_on("", || Source::choose(uri), target, limit, &watch)
+            keep_on("", || Source::choose(uri), target, speed, &watch)
         }
     }
 }
@@ -131,12 +132,12 @@ pub(super) fn keep_on(
     name: &str,
     choose: impl Fn() -> Result<Source>,
     target: &Target,
-    limit: Option<u64>,
+    speed: Speed,
     watch: &Watch,
 ) -> Result<()> {
     while !watch.is_stopped() {
         let stopped = choose().map_err(Stopped::Unreachable).and_then(|source| {
-            let mut archive = Archive::open(&source, target, limit)?;
+            let mut archive = Archive::open(&source, target, speed)?;
             watch.loads.fetch_add(archive.added.loads, Ordering::AcqRel);
             watch.has_begun.store(true, Ordering::Release);
             eprintln!("{name}archiving the log of {} from position {} on", source.address, archive.end.position.next());
@@ -153,17 +154,17 @@ pub(super) fn keep_on(
 }
 
 /// Archives up to the present.
-pub(super) fn once(source: &Source, target: &Target, limit: Option<u64>) -> Result<Added> {
-    while_open(source, target, limit, |archive| {
+pub(super) fn once(source: &Source, target: &Target, speed: Speed) -> Result<Added> {
+    while_open(source, target, speed, |archive| {
         while archive.step(true)? {}
         Ok(())
     })
 }
 
 /// Archives up to a time behind which the set has logged a record already.
-pub(super) fn up_to(source: &Source, target: &Target, limit: Option<u64>, time: u64) -> Result<Added> {
+pub(super) fn up_to(source: &Source, target: &Target, speed: Speed, time: u64) -> Result<Added> {
     let end = Instant::now() + BEHIND;
-    while_open(source, target, limit, |archive| {
+    while_open(source, target, speed, |archive| {
         while archive.added.time <= time {
             if !archive.step(false)? {
                 if Instant::now() >= end {
@@ -180,10 +181,10 @@ pub(super) fn up_to(source: &Source, target: &Target, limit: Option<u64>, time: 
 fn while_open(
     source: &Source,
     target: &Target,
-    limit: Option<u64>,
+    speed: Speed,
     work: impl FnOnce(&mut Archive<'_>) -> std::result::Result<(), Stopped>,
 ) -> Result<Added> {
-    let done = Archive::open(source, target, limit).and_then(|mut archive| {
+    let done = Archive::open(source, target, speed).and_then(|mut archive| {
         work(&mut archive)?;
         Ok(archive.added)
     });
@@ -206,7 +207,7 @@ struct Archive<'s> {
 
 impl<'s> Archive<'s> {
     /// Continues the archive, or begins one behind the newest backup.
-    fn open(source: &'s Source, target: &Target, limit: Option<u64>) -> std::result::Result<Archive<'s>, Stopped> {
+    fn open(source: &'s Source, target: &Target, speed: Speed) -> std::result::Result<Archive<'s>, Stopped> {
         let newest = newest(target)?;
         let deployment = newest.deployment.clone();
         let files = LogFiles::of(target);
@@ -215,7 +216,7 @@ impl<'s> Archive<'s> {
         let begin = ArchiveEnd { position: Position(newest.position), epoch: 0, pending: None };
         // An archive that ends before the newest backup continues all the same: that backup may be damaged.
         let end = end.unwrap_or(begin);
-        let progress = Progress::new(limit, 0);
+        let progress = Progress::new(speed.of_log(), 0);
         let now = Instant::now();
         let mut archive =
             Archive { source, files, writer, end, hold: None, progress, quiet: now, added: Added::default() };

@@ -34,6 +34,7 @@ use super::point::{self, Asked};
 use super::source::Source;
 use super::target::{Condition, Target};
 use super::{Error, Keep, Result, archive, create, damaged, io, remove_old, restore, shown_time, verify};
+use crate::pace::Speed;
 
 const POINTS: &str = "points";
 const CONFIG: &str = "config";
@@ -251,30 +252,24 @@ fn begin(cluster: &Cluster, target: &Target) -> Result<()> {
 }
 
 /// `incremental`: the sets that have a full backup get none.
-pub(super) fn create(
-    uri: &str,
-    cluster: &Cluster,
-    target: &Target,
-    limit: Option<u64>,
-    incremental: bool,
-) -> Result<()> {
+pub(super) fn create(uri: &str, cluster: &Cluster, target: &Target, speed: Speed, incremental: bool) -> Result<()> {
     begin(cluster, target)?;
     cluster.each(|place| {
         let (source, own) = (cluster.source(place)?, target.child(&place.directory));
         match incremental && create::has_backup(&own)? {
             true => Ok(()),
-            false => create::full(&source, &own, limit),
+            false => create::full(&source, &own, speed),
         }
     })?;
     if is_archived(cluster, target) {
         return await_point(cluster, target);
     }
     for _ in 0..ATTEMPTS {
-        cluster.each(|place| archive::once(&cluster.source(place)?, &target.child(&place.directory), limit))?;
+        cluster.each(|place| archive::once(&cluster.source(place)?, &target.child(&place.directory), speed))?;
         let time = cluster.time()?;
         cluster.each(|place| cluster.pass(place, time))?;
         let added = cluster
-            .each(|place| archive::up_to(&cluster.source(place)?, &target.child(&place.directory), limit, time))?;
+            .each(|place| archive::up_to(&cluster.source(place)?, &target.child(&place.directory), speed, time))?;
         if added.iter().any(|added| added.loads > 0) {
             continue;
         }
@@ -314,7 +309,7 @@ fn await_point(cluster: &Cluster, target: &Target) -> Result<()> {
 struct Archives<'a> {
     uri: &'a str,
     target: &'a Target,
-    limit: Option<u64>,
+    speed: Speed,
     /// The cluster as the router showed it last.
     cluster: Mutex<Arc<Cluster>>,
     /// The first error that another attempt does not mend.
@@ -329,13 +324,13 @@ pub(super) fn archive(
     uri: &str,
     cluster: Cluster,
     target: &Target,
-    limit: Option<u64>,
+    speed: Speed,
     interval: Duration,
     ended: &Watch,
 ) -> Result<()> {
     begin(&cluster, target)?;
     let cluster = Mutex::new(Arc::new(cluster));
-    let archives = Archives { uri, target, limit, cluster, failed: Mutex::new(None), ended };
+    let archives = Archives { uri, target, speed, cluster, failed: Mutex::new(None), ended };
     std::thread::scope(|scope| {
         let (mut running, mut is_first, mut written) = (Running::new(), true, Written::default());
         while !archives.is_ended() {
@@ -419,7 +414,7 @@ impl Archives<'_> {
         let (name, own) = (format!("{directory}: "), self.target.child(directory));
         let archived = || -> Result<()> {
             while (is_new || !create::has_backup(&own)?) && !watch.is_stopped() {
-                match self.source(directory).and_then(|source| create::full(&source, &own, self.limit)) {
+                match self.source(directory).and_then(|source| create::full(&source, &own, self.speed)) {
                     Ok(()) => break,
                     // The logs of the others are archived meanwhile.
                     Err(error) if is_new => eprintln!("{name}{error}; trying again"),
@@ -427,7 +422,7 @@ impl Archives<'_> {
                 }
                 watch.pause(INTERVAL);
             }
-            archive::keep_on(&name, || self.source(directory), &own, self.limit, watch)
+            archive::keep_on(&name, || self.source(directory), &own, self.speed, watch)
         };
         if let Err(error) = archived() {
             self.fail(Error::Refused(format!("{name}{error}")));

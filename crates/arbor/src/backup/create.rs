@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use arbor_txn::fetch::{TreeFacts, decode_block};
+use arbor_base::ThreadThrottle;
+use arbor_txn::fetch::{BACKUP_IDLE, TreeFacts, decode_block};
 
 use super::cluster::{self, Cluster};
 use super::files::Files;
@@ -11,31 +12,33 @@ use super::rows_file::RowsWriter;
 use super::source::{Source, State};
 use super::target::{Backup, Condition, Target};
 use super::{Error, Result, archive};
-use crate::pace::Pace;
+use crate::pace::{Pace, Speed};
 
 /// Time between two lines of progress.
 const REPORT: Duration = Duration::from_secs(5);
+/// The share of all processors that a backup takes away from others here when no processor is idle; the server has a share of its own.
+const FLOOR: f64 = 0.01;
 /// Attempts for a block that does not arrive as it was sent.
 const TRIES: u32 = 3;
 
-/// `limit`: bytes of rows per second, as they are sent. `incremental`: adds to the archive of the log if there is a backup.
-pub(super) fn create(uri: &str, target: &Target, limit: Option<u64>, incremental: bool) -> Result<()> {
+/// `incremental`: adds to the archive of the log if there is a backup.
+pub(super) fn create(uri: &str, target: &Target, speed: Speed, incremental: bool) -> Result<()> {
     if let Some(cluster) = Cluster::of(uri)? {
-        return cluster::create(uri, &cluster, target, limit, incremental);
+        return cluster::create(uri, &cluster, target, speed, incremental);
     }
     cluster::refuse(target)?;
     let source = Source::choose(uri)?;
     if incremental && has_backup(target)? {
-        return archive::once(&source, target, limit).map(|added| println!("{added}"));
+        return archive::once(&source, target, speed).map(|added| println!("{added}"));
     }
-    full(&source, target, limit)
+    full(&source, target, speed)
 }
 
 /// Writes a full backup of one set.
-pub(super) fn full(source: &Source, target: &Target, limit: Option<u64>) -> Result<()> {
+pub(super) fn full(source: &Source, target: &Target, speed: Speed) -> Result<()> {
     let begun = now();
     let state = source.begin()?;
-    let written = write(source, &state, target, limit, begun);
+    let written = write(source, &state, target, speed, begun);
     source.end(state.begun.snapshot);
     let (name, manifest) = written?;
     println!("{name} {manifest}");
@@ -54,15 +57,9 @@ pub(super) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-fn write(
-    source: &Source,
-    state: &State,
-    target: &Target,
-    limit: Option<u64>,
-    begun: String,
-) -> Result<(String, Manifest)> {
+fn write(source: &Source, state: &State, target: &Target, speed: Speed, begun: String) -> Result<(String, Manifest)> {
     let backup = target.begin(&state.deployment)?;
-    let made = fill(source, state, &backup, limit, begun);
+    let made = fill(source, state, &backup, speed, begun);
     match made {
         Ok(manifest) => Ok((backup.name, manifest)),
         Err(error) => {
@@ -73,8 +70,8 @@ fn write(
     }
 }
 
-fn fill(source: &Source, state: &State, backup: &Backup, limit: Option<u64>, begun: String) -> Result<Manifest> {
-    let mut progress = Progress::new(limit, state.begun.trees.len());
+fn fill(source: &Source, state: &State, backup: &Backup, speed: Speed, begun: String) -> Result<Manifest> {
+    let mut progress = Progress::new(speed, state.begun.trees.len());
     let mut files = Vec::new();
     for facts in &state.begun.trees {
         files.push(write_tree(source, state.begun.snapshot, facts, (&*backup.files, &backup.name), &mut progress)?);
@@ -111,7 +108,7 @@ pub(super) fn write_tree(
     let mut last_key: Option<Vec<u8>> = None;
     let mut broken = 0;
     loop {
-        let block = source.block(snapshot, facts.tree, last_key.as_deref())?;
+        let (block, rest) = source.block(snapshot, facts.tree, last_key.as_deref())?;
         let (rows, is_last) = match decode_block(&block) {
             Ok(decoded) => decoded,
             Err(reason) => {
@@ -124,6 +121,7 @@ pub(super) fn write_tree(
         };
         writer.push(&block, &rows)?;
         progress.add(block.len() as u64);
+        progress.rest(rest);
         last_key = rows.into_iter().next_back().map(|(key, _)| key).or(last_key);
         if is_last {
             return writer.finish(facts.tree.0, facts.options.settings.clone());
@@ -134,15 +132,18 @@ pub(super) fn write_tree(
 /// The speed and the progress of a backup.
 pub(super) struct Progress {
     pace: Pace,
+    /// The throttle of this process, while it leaves the processors to others.
+    throttle: Option<ThreadThrottle>,
     reported: Instant,
     trees: usize,
     trees_all: usize,
 }
 
 impl Progress {
-    /// `limit`: bytes per second. `trees_all`: 0 reports nothing.
-    pub(super) fn new(limit: Option<u64>, trees_all: usize) -> Progress {
-        Progress { pace: Pace::new(limit), reported: Instant::now(), trees: 0, trees_all }
+    /// For the thread that copies. `trees_all`: 0 reports nothing.
+    pub(super) fn new(speed: Speed, trees_all: usize) -> Progress {
+        let throttle = matches!(speed, Speed::Idle).then(|| ThreadThrottle::new(FLOOR, BACKUP_IDLE));
+        Progress { pace: Pace::new(speed.limit()), throttle, reported: Instant::now(), trees: 0, trees_all }
     }
 
     /// Takes note of bytes that were written; sleeps when they came faster than the limit.
@@ -152,6 +153,12 @@ impl Progress {
             self.reported = Instant::now();
             let (megabytes, speed) = (self.pace.bytes >> 20, self.pace.speed() / f64::from(1 << 20));
             eprintln!("{} of {} trees, {megabytes} MB, {speed:.1} MB/s", self.trees, self.trees_all);
+        }
+    }
+    /// Sleeps as long as this process or the server has used more of its processors than its share.
+    fn rest(&mut self, servers: Duration) {
+        if let Some(throttle) = &mut self.throttle {
+            std::thread::sleep(throttle.rest().max(servers));
         }
     }
 }

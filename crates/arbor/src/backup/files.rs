@@ -18,6 +18,8 @@ use super::cipher::Cipher;
 use super::{Error, Result, io};
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of a new file after which it is synced: all of a large tree at once would hold up a server that syncs its log on the same disk.
+const SYNC_BYTES: usize = 8 << 20;
 /// Bytes of a file of the log beyond which the next begins.
 const LOG_FILE_BYTES: u64 = 64 << 20;
 
@@ -120,7 +122,6 @@ fn sync_directory(path: &Path) -> Result<()> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(io("sync", path))
 }
 
-/// Makes the name of a file durable.
 /// The name of a file until it may be read.
 fn new_name(path: &Path) -> PathBuf {
     let mut new = path.to_owned().into_os_string();
@@ -128,6 +129,7 @@ fn new_name(path: &Path) -> PathBuf {
     PathBuf::from(new)
 }
 
+/// Makes the name of a file durable.
 fn sync_name(path: &Path) -> Result<()> {
     path.parent().map_or(Ok(()), sync_directory)
 }
@@ -189,7 +191,7 @@ impl Files for Directory {
         let path = self.path(name);
         let new = new_name(&path);
         let file = File::create(&new).map_err(io("create", &path))?;
-        Ok(Box::new(DirectoryFile { path, new, file: BufWriter::with_capacity(BUFFER_BYTES, file) }))
+        Ok(Box::new(DirectoryFile { path, new, file: BufWriter::with_capacity(BUFFER_BYTES, file), unsynced: 0 }))
     }
 
     fn create_directory(&self, name: &str) -> Result<bool> {
@@ -243,11 +245,20 @@ struct DirectoryFile {
     path: PathBuf,
     new: PathBuf,
     file: BufWriter<File>,
+    unsynced: usize,
 }
 
 impl NewFile for DirectoryFile {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(io("write", &self.path))
+        let written = self.file.write_all(bytes).and_then(|()| {
+            self.unsynced += bytes.len();
+            if self.unsynced < SYNC_BYTES {
+                return Ok(());
+            }
+            self.unsynced = 0;
+            self.file.flush().and_then(|()| self.file.get_ref().sync_data())
+        });
+        written.map_err(io("write", &self.path))
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
@@ -291,6 +302,17 @@ impl DirectoryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_file_has_all_that_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Directory::new(dir.path());
+        let mut file = files.create("large").unwrap();
+        let pieces: Vec<Vec<u8>> = (0..9).map(|n| vec![n; SYNC_BYTES / 4 + usize::from(n)]).collect();
+        pieces.iter().for_each(|piece| file.write(piece).unwrap());
+        file.finish().unwrap();
+        assert!(files.read("large").unwrap() == Some(pieces.concat()));
+    }
 
     #[test]
     fn a_file_has_its_name_once_it_is_whole() {

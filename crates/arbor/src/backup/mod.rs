@@ -49,6 +49,7 @@ use arbor_txn::fetch::BACKGROUND_NICE;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::failure::{BAD_OPTIONS, Failure};
+use crate::pace::Speed;
 use cipher::Cipher;
 use log_files::LogFiles;
 use manifest::Manifest;
@@ -106,8 +107,8 @@ pub(crate) fn command() -> Command {
         option("uri", "URI", help).required(true)
     };
     let limit = || {
-        let help = "Megabytes per second that are read at most";
-        option("limit", "MB", help).value_parser(clap::value_parser!(u64).range(1..))
+        let help = "Megabytes per second that are read at most; 0: as fast as possible. By default what clients leave of the processors";
+        option("limit", "MB", help).value_parser(clap::value_parser!(u64))
     };
     let to = || {
         let help = "Directory of backups, or s3://BUCKET/PREFIX; the new one is a directory in it";
@@ -198,16 +199,16 @@ pub(crate) fn run(matches: &ArgMatches) -> std::result::Result<(), Failure> {
     let key = || text("key-file").map(|path| Cipher::read(path.as_ref())).transpose();
     let target = |name| Ok::<Target, Error>(Target::parse(text(name).unwrap_or_default())?.encrypted(key()?));
     let (from, to) = (|| target("from"), || target("to"));
-    let limit = || matches.get_one::<u64>("limit").map(|megabytes| megabytes << 20);
+    let speed = || matches.get_one::<u64>("limit").map_or(Speed::Idle, |megabytes| Speed::of_megabytes(*megabytes));
     if ["create", "archive"].contains(&name) {
         // what clients do on this machine goes first; where it is not allowed, it does not
         let _refused = rustix::process::setpriority_process(None, BACKGROUND_NICE);
     }
     match name {
-        "create" => create::create(text("uri").unwrap_or_default(), &to()?, limit(), matches.get_flag("incremental"))?,
+        "create" => create::create(text("uri").unwrap_or_default(), &to()?, speed(), matches.get_flag("incremental"))?,
         "archive" => {
             let interval = matches.get_one::<u64>("interval").map(|seconds| Duration::from_secs(*seconds));
-            archive::run(text("uri").unwrap_or_default(), &to()?, limit(), interval)?;
+            archive::run(text("uri").unwrap_or_default(), &to()?, speed(), interval)?;
         }
         "list" if cluster::is_of_one(&from()?)? => cluster::list(&from()?)?,
         "list" => list(&from()?)?,

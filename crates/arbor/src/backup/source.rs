@@ -153,11 +153,12 @@ impl Source {
     }
 
     /// Tries again when the connection breaks: the snapshot is held for minutes.
-    pub(super) fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>> {
+    /// Also returns for how long the server wants requests to rest.
+    pub(super) fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<(Vec<u8>, Duration)> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.peer.block(snapshot, tree, after) {
+            match self.peer.block_and_rest(snapshot, tree, after) {
                 Ok(block) => return Ok(block),
                 Err(PeerError::Failed(_)) if tries < TRIES => std::thread::sleep(Duration::from_secs(1)),
                 Err(PeerError::Expired) => {

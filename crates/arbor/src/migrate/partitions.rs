@@ -1,6 +1,6 @@
 //! Partitions of collections: those of the source are made at the target, and what the source drops is dropped there.
 
-use arbor_bson::{Doc, DocBuf, ValueRef, identical};
+use arbor_bson::{Doc, DocBuf, Value, ValueRef, identical};
 
 use super::changes::delete;
 use super::collections::{Collection, Kind, collection};
@@ -73,6 +73,9 @@ impl Migration {
             return Ok(());
         }
         let rows = info(&mut self.source, own)?;
+        if let Some(Value::Document(first)) = rows.first().and_then(|row| row.get("info")).map(ValueRef::to_value) {
+            self.give_info(there, &first)?;
+        }
         for (ends, begins) in rows.iter().zip(rows.iter().skip(1)) {
             let Some(max) = ends.get("max") else { continue };
             let mut add = DocBuf::new().with("addPartition", there.name.as_str()).with("newMax", max);
@@ -86,6 +89,26 @@ impl Migration {
             }
         }
         Ok(())
+    }
+
+    /// Gives the first partition of an empty collection its `info`, which only `addPartition` takes: the first one is replaced.
+    fn give_info(&mut self, there: &Collection, requested: &DocBuf) -> Result<()> {
+        let before = DocBuf::new().with("_id", ValueRef::MinKey);
+        let mut listed = info(&mut self.target, there)?;
+        let has_info = |row: &DocBuf| matches!(row.get("info"), Some(own) if identical(own, ValueRef::Document(requested.as_doc())));
+        let is_added = |row: &DocBuf| end(row.as_doc(), "max").is_some_and(|max| identical(max, ValueRef::MinKey));
+        // an earlier process may have ended between any two of these steps
+        if listed.first().is_some_and(has_info) {
+            return Ok(());
+        }
+        if !listed.first().is_some_and(is_added) {
+            let add =
+                DocBuf::new().with("addPartition", there.name.as_str()).with("newMax", &before).with("info", requested);
+            self.target.run(&there.db, &add)?;
+            listed = info(&mut self.target, there)?;
+        }
+        let Some(id) = listed.first().and_then(|row| row.get("_id")) else { return Ok(()) };
+        self.target.run(&there.db, &DocBuf::new().with("dropPartition", there.name.as_str()).with("id", id)).map(drop)
     }
 
     /// Applies a change of the partitions of a collection.

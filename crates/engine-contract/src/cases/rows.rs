@@ -97,6 +97,25 @@ pub(super) fn values_of_every_size(bench: &Bench<'_>) {
     assert!(get(&*engine, 1, VALUE_BYTES_MAX.to_string()) == Some(value(VALUE_BYTES_MAX)));
 }
 
+/// The statistics of a tree count its large values, wherever an engine keeps them, and no others.
+pub(super) fn sizes_count_large_values(bench: &Bench<'_>) {
+    const VALUES: u64 = 60;
+    let engine = bench.open();
+    let mut random = Random::new(7);
+    for bytes in [3_000, 100_000] {
+        let (large, small) = (bytes, bytes + 1);
+        apply(&*engine, vec![create(large), create(small), put(small, "k", "v")]);
+        for key in 0..VALUES {
+            apply(&*engine, vec![put(large, key.to_be_bytes(), random.bytes(bytes as usize))]);
+        }
+        engine.checkpoint().unwrap();
+        let on_disk = |tree| engine.tree_stats(TreeId(tree)).unwrap().disk_bytes;
+        let (all, alone) = (VALUES * bytes, on_disk(small));
+        assert!((all * 9 / 10..all * 2).contains(&on_disk(large)), "{} of {all} bytes", on_disk(large));
+        assert!(alone < 100_000, "{alone} bytes of one small row");
+    }
+}
+
 pub(super) fn bounds(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1)]);

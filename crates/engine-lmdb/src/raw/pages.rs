@@ -11,7 +11,7 @@
 //! | offset in a node | size | |
 //! |---|---|---|
 //! | 0 | 4 | leaf: bytes of the value; branch: low part of the child's page number |
-//! | 4 | 2 | branch: high part of the child's page number |
+//! | 4 | 2 | leaf: flags, 1 for a value in overflow pages; branch: high part of the child's page number |
 //! | 6 | 2 | bytes of the key |
 //! | 8 | | the key (empty in a branch's first node) |
 
@@ -21,6 +21,8 @@ use super::Txn;
 
 const HEADER_BYTES: usize = 16;
 const BRANCH: u16 = 1;
+/// Flag of a node whose value is in overflow pages.
+const BIG_DATA: usize = 1;
 /// Offsets in a meta page.
 const META_ROOT: usize = 128;
 const META_LAST_PAGE: usize = 136;
@@ -101,6 +103,18 @@ impl<'t> Page<'t> {
         let high = u16_at(node, 4)? as u64;
         let key = node.get(8..8 + u16_at(node, 6)?)?;
         Some(Node { key, child: low | high << 32 })
+    }
+
+    /// Leaf: overflow pages of the values of some slots.
+    pub(crate) fn overflow_pages(&self, slots: std::ops::Range<usize>) -> u64 {
+        let of_slot = |slot| {
+            let node = self.bytes.get(u16_at(self.bytes, HEADER_BYTES + slot * 2)?..)?;
+            let value_bytes = u64::from(u32::from_ne_bytes(*node.first_chunk()?));
+            // the first page of a value has a header
+            let pages = (value_bytes + HEADER_BYTES as u64).div_ceil(self.bytes.len() as u64);
+            Some(if u16_at(node, 4)? & BIG_DATA != 0 { pages } else { 0 })
+        };
+        slots.filter_map(of_slot).sum()
     }
 
     /// Leaf: the first slot with a key `>= key`. Branch: the child where such a key is.

@@ -59,7 +59,7 @@ impl Total {
     fn add(&mut self, node: &Inner) {
         for slot in &node.slots {
             self.run_bytes += slot.buffered_bytes();
-            self.disk_bytes += slot.runs.iter().map(|run| run.table.meta.bytes).sum::<u64>();
+            self.disk_bytes += slot.runs.iter().map(|run| run.table.meta.disk_bytes()).sum::<u64>();
             match &slot.child {
                 Child::Empty => {}
                 Child::Inner(inner) => self.add(inner),
@@ -67,7 +67,7 @@ impl Total {
                     self.leaves += 1;
                     self.rows += leaf.meta.rows;
                     self.leaf_bytes += leaf.meta.raw_bytes;
-                    self.disk_bytes += leaf.meta.bytes;
+                    self.disk_bytes += leaf.meta.disk_bytes();
                 }
             }
         }

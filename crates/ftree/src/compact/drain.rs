@@ -4,7 +4,7 @@ use super::{Compaction, Pass};
 use crate::Result;
 use crate::flush::leaf::rewrite_leaf;
 use crate::flush::push::push;
-use crate::tree::{Bounds, Child, Inner};
+use crate::tree::{Bounds, Child, Inner, Run};
 
 impl Compaction<'_> {
     /// Moves down everything that is applied when it begins.
@@ -23,7 +23,7 @@ impl Compaction<'_> {
     fn drain_node(&self, node: &Inner, own: &Bounds) -> Result<Pass> {
         let mut sum = Pass::NOTHING;
         for (at, slot) in node.slots.iter().enumerate().filter(|(_, slot)| !slot.runs.is_empty()) {
-            let runs: u64 = slot.runs.iter().map(|run| run.totals().disk_bytes).sum();
+            let runs: u64 = slot.runs.iter().map(Run::table_bytes).sum();
             let leaf = if let Child::Leaf(leaf) = &slot.child { leaf.meta.bytes } else { 0 };
             self.replaced.set(self.replaced.get() + runs + leaf);
             let flush = if node.level == 1 { rewrite_leaf } else { push };

@@ -64,6 +64,11 @@ impl TableMeta {
         !(self.offset..self.offset.saturating_add(self.bytes)).contains(&self.index_offset)
     }
 
+    /// Bytes in the data file, those of large values included.
+    pub fn disk_bytes(&self) -> u64 {
+        self.bytes + self.blobs.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+
     /// Returns true if the table may hold something about the key. Range tombstones may reach beyond its rows.
     #[inline]
     pub fn may_hold(&self, key: &[u8]) -> bool {

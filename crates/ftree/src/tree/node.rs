@@ -35,7 +35,7 @@ pub struct Totals {
     pub messages: u64,
     /// Uncompressed bytes of messages.
     pub buffered_bytes: u64,
-    /// Bytes of leaves in the file, and about those of runs.
+    /// Bytes of leaves in the file, and about those of runs, large values included.
     pub disk_bytes: u64,
     /// The newest batch of which anything was merged in.
     pub newest: Seq,
@@ -210,7 +210,7 @@ impl Slot {
             Child::Empty => Totals::default(),
             Child::Inner(inner) => inner.totals(),
             Child::Leaf(leaf) => {
-                let (rows, bytes, disk_bytes) = (leaf.meta.rows, leaf.meta.raw_bytes, leaf.meta.bytes);
+                let (rows, bytes, disk_bytes) = (leaf.meta.rows, leaf.meta.raw_bytes, leaf.meta.disk_bytes());
                 Totals { rows, bytes, disk_bytes, newest: leaf.meta.max_seq, ..Totals::default() }
             }
         };
@@ -277,10 +277,18 @@ impl Run {
     /// The part of the table that is in the slot, by its bytes.
     pub fn totals(&self) -> Totals {
         let meta = &self.table.meta;
-        let part =
-            |whole: u64| (whole as f64 * self.bytes as f64 / meta.raw_bytes.max(1) as f64).min(whole as f64) as u64;
-        let (messages, disk_bytes) = (part(meta.rows), part(meta.bytes));
+        let (messages, disk_bytes) = (self.part(meta.rows), self.part(meta.disk_bytes()));
         Totals { messages, buffered_bytes: self.bytes, disk_bytes, newest: meta.max_seq, ..Totals::default() }
+    }
+
+    /// Bytes in the file, without large values.
+    pub fn table_bytes(&self) -> u64 {
+        self.part(self.table.meta.bytes)
+    }
+
+    fn part(&self, whole: u64) -> u64 {
+        let part = whole as f64 * self.bytes as f64 / self.table.meta.raw_bytes.max(1) as f64;
+        part.min(whole as f64) as u64
     }
 
     /// Returns true if something of the run may be inside. Range tombstones may reach beyond the table's keys.

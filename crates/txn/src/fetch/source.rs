@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, Throttle, TreeId, thread_time};
 use arbor_engine::TreeOptions;
 use parking_lot::Mutex;
 
@@ -17,6 +17,11 @@ use crate::{Error, Follower, ReadView, Result, Transactions, View};
 
 /// Priority of threads that work for backups: a tenth of the processor time of another thread.
 pub const BACKGROUND_NICE: i32 = 10;
+
+/// The share of all processors that the blocks of backups take away from clients of this server when no processor is idle.
+const BACKUP_FLOOR: f64 = 0.02;
+/// And more while this part of them is idle: clients whose every write waits for the disk leave a fifth of them idle, and use all that there is.
+pub const BACKUP_IDLE: f64 = 0.4;
 
 /// A snapshot that a peer holds for this member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +84,8 @@ pub struct Source {
     held: Mutex<HashMap<u64, PeerSnapshot>>,
     logs: Mutex<HashMap<u64, LogHold>>,
     next: AtomicU64,
+    /// One for all backups together.
+    throttle: Mutex<Throttle>,
 }
 
 impl Source {
@@ -86,7 +93,8 @@ impl Source {
         // Numbers differ from those before a restart: what is asked for in the name of an old snapshot is refused.
         let first =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
-        Source { transactions, held: Mutex::default(), logs: Mutex::default(), next: AtomicU64::new(first) }
+        let throttle = Mutex::new(Throttle::new(BACKUP_FLOOR, BACKUP_IDLE));
+        Source { transactions, held: Mutex::default(), logs: Mutex::default(), next: AtomicU64::new(first), throttle }
     }
 
     /// Releases snapshots, and what is held of the log, without requests for that long. They cost space in the engine and keep the log.
@@ -150,6 +158,8 @@ impl Source {
     pub fn begin_backup(&self) -> Result<Begun, PeerError> {
         self.check_settled()?;
         let begun = self.begin()?;
+        // the share that the last one ended with says nothing about the present
+        *self.throttle.lock() = Throttle::new(BACKUP_FLOOR, BACKUP_IDLE);
         let durable = self.transactions.make_durable(Some(begun.position)).map_err(failed);
         match durable.and_then(|()| self.check_settled()) {
             Ok(()) => Ok(begun),
@@ -161,11 +171,21 @@ impl Source {
     }
 
     /// Like [`Peer::block`], for a backup: it is compressed with what processor time others leave. The rows are read before, since that
-    /// takes locks for which others may wait.
-    pub fn block_of_backup(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<u8>, PeerError> {
+    /// takes locks for which others may wait. Also returns for how long the backup has to rest before the next block, so that blocks use
+    /// no more than their share of the processors; nothing waits here.
+    pub fn block_of_backup(
+        &self,
+        snapshot: u64,
+        tree: TreeId,
+        after: Option<&[u8]>,
+    ) -> Result<(Vec<u8>, Duration), PeerError> {
         let view = self.view(snapshot).ok_or(PeerError::Expired)?;
-        let rows = rows_of(&view, tree, after);
-        rows.and_then(|(block, is_last)| in_background(move || finish(block, is_last))).map_err(failed)
+        let begun = thread_time();
+        let (block, is_last) = rows_of(&view, tree, after).map_err(failed)?;
+        let read = thread_time().saturating_sub(begun);
+        let (block, compressed) =
+            in_background(move || Ok((finish(block, is_last)?, thread_time()))).map_err(failed)?;
+        Ok((block, self.throttle.lock().rest(read + compressed)))
     }
 
     fn check_settled(&self) -> Result<(), PeerError> {

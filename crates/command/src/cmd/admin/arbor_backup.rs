@@ -8,6 +8,8 @@
 //! | `home` | the engine of the trees that the server keeps for itself |
 //! | `collections` | `{ns, uuid, engine, indexes}` of each collection, `{ns, view: true}` of each view |
 //!
+//! The reply to a request for rows may have `restMicros`: a backup that leaves the processors to clients asks for the next ones after that time.
+//!
 //! And the log, for an archive of it: `{arborBackup: 1, logAfter: POSITION, epoch: EPOCH, hold: N}`. `epoch` is that of the record at the position, `hold` comes from
 //! the reply before; both may be missing. The reply has `deployment` and one of:
 //!

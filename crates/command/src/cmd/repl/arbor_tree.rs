@@ -32,15 +32,18 @@ pub(crate) struct Asked<'d> {
 pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     let asked = parse(call)?;
     call.replication()?;
-    serve(call, &asked, |source| Ok(begun(&source.begin().map_err(failed)?)), Source::block)
+    let block = |source: &Source, snapshot, tree, after: Option<&[u8]>| {
+        source.block(snapshot, tree, after).map(|block| (block, Duration::ZERO))
+    };
+    serve(call, &asked, |source| Ok(begun(&source.begin().map_err(failed)?)), block)
 }
 
-/// Answers a request; `begin` has a state held and describes it.
+/// Replies to a request; `begin` has a state held and describes it, `block` also returns the time for which the requests should rest.
 pub(crate) fn serve(
     call: &mut Call<'_>,
     asked: &Asked<'_>,
     begin: impl FnOnce(&Source) -> Result<DocBuf>,
-    block: impl FnOnce(&Source, u64, TreeId, Option<&[u8]>) -> std::result::Result<Vec<u8>, PeerError>,
+    block: impl FnOnce(&Source, u64, TreeId, Option<&[u8]>) -> std::result::Result<(Vec<u8>, Duration), PeerError>,
 ) -> Result<()> {
     let source = &call.server.trees;
     source.expire(HELD_IDLE);
@@ -52,7 +55,10 @@ pub(crate) fn serve(
         }
         Asked { snapshot: Some(snapshot), tree: Some(tree), after, .. } => {
             match block(source, snapshot, TreeId(tree), after) {
-                Ok(block) => DocBuf::new().with("block", ValueRef::Binary { subtype: 0, bytes: &block }),
+                Ok((block, rest)) => {
+                    let reply = DocBuf::new().with("block", ValueRef::Binary { subtype: 0, bytes: &block });
+                    if rest.is_zero() { reply } else { reply.with("restMicros", rest.as_micros() as i64) }
+                }
                 Err(PeerError::NoTree(_)) => DocBuf::new().with("noTree", true),
                 Err(PeerError::Expired) => DocBuf::new().with("expired", true),
                 Err(error) => return Err(failed(error)),
