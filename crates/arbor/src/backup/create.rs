@@ -1,5 +1,6 @@
 //! `arbor backup create`.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use arbor_base::ThreadThrottle;
@@ -77,6 +78,7 @@ fn fill(source: &Source, state: &State, backup: &Backup, speed: Speed, begun: St
         files.push(write_tree(source, state.begun.snapshot, facts, (&*backup.files, &backup.name), &mut progress)?);
         progress.trees += 1;
     }
+    check_names(backup, &files)?;
     let manifest = Manifest {
         format: FORMAT,
         deployment: state.deployment.clone(),
@@ -94,6 +96,19 @@ fn fill(source: &Source, state: &State, backup: &Backup, speed: Speed, begun: St
     };
     manifest.write(&*backup.files, &backup.name)?;
     Ok(manifest)
+}
+
+/// Requires that every file is in the target still: one that was removed meanwhile would be missed at the restore only.
+fn check_names(backup: &Backup, files: &[TreeFile]) -> Result<()> {
+    let entries = backup.files.list(&backup.name)?.unwrap_or_default();
+    let names: HashSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    match files.iter().find(|file| !names.contains(file.name.as_str())) {
+        Some(missing) => {
+            let path = backup.files.path(&format!("{}/{}", backup.name, missing.name));
+            Err(Error::Refused(format!("{} was removed while the backup was written", path.display())))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Writes the rows of a tree of a snapshot into a file of the directory.
