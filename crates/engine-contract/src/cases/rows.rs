@@ -97,7 +97,7 @@ pub(super) fn values_of_every_size(bench: &Bench<'_>) {
     assert!(get(&*engine, 1, VALUE_BYTES_MAX.to_string()) == Some(value(VALUE_BYTES_MAX)));
 }
 
-/// The statistics of a tree count its large values, wherever an engine keeps them, and no others.
+/// The statistics of a tree count its large values, wherever an engine keeps them, and of other trees at most a neighbour in its block.
 pub(super) fn sizes_count_large_values(bench: &Bench<'_>) {
     const VALUES: u64 = 60;
     let engine = bench.open();
@@ -112,7 +112,7 @@ pub(super) fn sizes_count_large_values(bench: &Bench<'_>) {
         let on_disk = |tree| engine.tree_stats(TreeId(tree)).unwrap().disk_bytes;
         let (all, alone) = (VALUES * bytes, on_disk(small));
         assert!((all * 9 / 10..all * 2).contains(&on_disk(large)), "{} of {all} bytes", on_disk(large));
-        assert!(alone < 100_000, "{alone} bytes of one small row");
+        assert!(alone < (2 * bytes).max(100_000), "{alone} bytes of one small row");
     }
 }
 
