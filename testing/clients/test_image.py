@@ -55,6 +55,13 @@ class Container:
     def client(self, **options):
         return pymongo.MongoClient("127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=5000, **options)
 
+    def wait_until_prepared(self):
+        """Waits for the end of the process that sets up the container."""
+        end = time.monotonic() + 60
+        while subprocess.run(["pgrep", "-P", str(self.process.pid), "-f", "container --prepare"], stdout=subprocess.DEVNULL).returncode == 0:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
     def logged_in(self):
         """Waits for the user."""
         end = time.monotonic() + 60
@@ -115,6 +122,31 @@ def test_a_set_is_founded_by_its_first_member(tmp_path):
             stack.enter_context(member)
         with members[2].logged_in() as client:
             assert client.admin.command("replSetGetStatus")["set"] == "rs0"
+
+
+def test_the_member_that_leads_makes_the_user(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("a key of the members of the set")
+    key.chmod(0o600)
+    members = []
+    for number in range(3):
+        directory = tmp_path / str(number)
+        (directory / "data").mkdir(parents=True)
+        flags = ["--dbpath", str(directory / "data"), "--replSet", "rs0", "--keyFile", str(key)]
+        # none has the name of the first host: the set is founded from outside, and led by another one
+        environment = {**ROOT, "ARBOR_COORDINATOR_FILE": str(tmp_path / "coordinator"), "HOSTNAME": f"other-{number}"}
+        members.append(Container(directory, environment, *flags))
+    hosts = [f"127.0.0.1:{member.port}" for member in members]
+    with contextlib.ExitStack() as stack:
+        for member in members:
+            member.environment["ARBOR_SET_MEMBERS"] = ",".join(hosts)
+            stack.enter_context(member)
+        config = {"_id": "rs0", "members": [{"_id": number, "host": host} for number, host in enumerate(hosts)]}
+        with members[2].client() as client:
+            client.admin.command("replSetInitiate", config)
+        for member in members:
+            member.logged_in().close()
+            member.wait_until_prepared()
 
 
 @pytest.mark.parametrize(

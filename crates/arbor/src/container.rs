@@ -168,15 +168,10 @@ fn prepare(port: u16, root: Option<(String, String)>, set: Option<Set>) -> Resul
 fn set_up(port: u16, root: Option<&(String, String)>, set: Option<&Set>) -> Result<(), ClientError> {
     let options = Options { timeout: Some(TIMEOUT), app_name: "arbor container".to_owned(), ..Options::default() };
     let mut client = Client::connect_with(&format!("127.0.0.1:{port}"), options)?;
-    if let Some(set) = set {
-        if !set.is_first() {
-            // It gets the user with the data.
-            return Ok(());
-        }
-        if !initiate(&mut client, set)? {
-            return Ok(());
-        }
+    if let Some(set) = set.filter(|set| set.is_first()) {
+        initiate(&mut client, set)?;
     }
+    // The member that leads makes the user, whichever it is by then; on the others this fails until they have it.
     let Some((name, password)) = root else { return Ok(()) };
     let role = DocBuf::new().with("role", "root").with("db", "admin");
     let roles: ArrayBuf = [ValueRef::from(&role)].into_iter().collect();
@@ -203,8 +198,8 @@ impl Set {
     }
 }
 
-/// Ensures on `Ok`: the set is there. Returns true if this member is its primary; another one that leads by now has the user.
-fn initiate(client: &mut Client, set: &Set) -> Result<bool, ClientError> {
+/// Ensures on `Ok`: the set is there.
+fn initiate(client: &mut Client, set: &Set) -> Result<(), ClientError> {
     let mut members = ArrayBuf::new();
     for (id, host) in set.hosts.iter().enumerate() {
         members.push(&DocBuf::new().with("_id", id as i32).with("host", host.as_str()));
@@ -212,13 +207,7 @@ fn initiate(client: &mut Client, set: &Set) -> Result<bool, ClientError> {
     let config = DocBuf::new().with("_id", set.name.as_str()).with("members", &members);
     match client.command("admin", &DocBuf::new().with("replSetInitiate", &config)) {
         // It was done before; without a login it is refused once there is a user.
-        Err(error) if matches!(error.code(), Some(ALREADY_INITIALIZED | UNAUTHORIZED)) => {}
-        initiated => drop(initiated?),
-    }
-    let hello = client.command("admin", &DocBuf::new().with("hello", 1))?;
-    match (hello.doc.get("isWritablePrimary"), hello.doc.get("secondary")) {
-        (Some(ValueRef::Bool(true)), _) => Ok(true),
-        (_, Some(ValueRef::Bool(true))) => Ok(false),
-        _ => Err(ClientError::Protocol("the member is not primary yet".to_owned())),
+        Err(error) if matches!(error.code(), Some(ALREADY_INITIALIZED | UNAUTHORIZED)) => Ok(()),
+        initiated => initiated.map(drop),
     }
 }
