@@ -94,18 +94,23 @@ def test_the_first_start_makes_a_user_and_later_ones_keep_it(tmp_path):
         assert client.db.c.find_one() == {"_id": 1}
 
 
-def test_a_set_is_founded_by_its_first_member(tmp_path):
-    key = tmp_path / "key"
+def members_of_a_set(directory, names):
+    key = directory / "key"
     key.write_text("a key of the members of the set")
     key.chmod(0o600)
     members = []
-    for number in range(3):
-        directory = tmp_path / str(number)
-        (directory / "data").mkdir(parents=True)
-        flags = ["--dbpath", str(directory / "data"), "--replSet", "rs0", "--keyFile", str(key)]
+    for number, name in enumerate(names):
+        own = directory / str(number)
+        (own / "data").mkdir(parents=True)
+        flags = ["--dbpath", str(own / "data"), "--replSet", "rs0", "--keyFile", str(key)]
         # the coordinator of tests; in the image each member runs etcd
-        environment = {**ROOT, "ARBOR_COORDINATOR_FILE": str(tmp_path / "coordinator"), "HOSTNAME": "127" if number == 0 else f"other-{number}"}
-        members.append(Container(directory, environment, *flags))
+        environment = {**ROOT, "ARBOR_COORDINATOR_FILE": str(directory / "coordinator"), "HOSTNAME": name}
+        members.append(Container(own, environment, *flags))
+    return members
+
+
+def test_a_set_is_founded_by_its_first_member(tmp_path):
+    members = members_of_a_set(tmp_path, ["127", "other-1", "other-2"])
     hosts = ",".join(f"127.0.0.1:{member.port}" for member in members)
     with contextlib.ExitStack() as stack:
         for member in members:
@@ -125,17 +130,8 @@ def test_a_set_is_founded_by_its_first_member(tmp_path):
 
 
 def test_the_member_that_leads_makes_the_user(tmp_path):
-    key = tmp_path / "key"
-    key.write_text("a key of the members of the set")
-    key.chmod(0o600)
-    members = []
-    for number in range(3):
-        directory = tmp_path / str(number)
-        (directory / "data").mkdir(parents=True)
-        flags = ["--dbpath", str(directory / "data"), "--replSet", "rs0", "--keyFile", str(key)]
-        # none has the name of the first host: the set is founded from outside, and led by another one
-        environment = {**ROOT, "ARBOR_COORDINATOR_FILE": str(tmp_path / "coordinator"), "HOSTNAME": f"other-{number}"}
-        members.append(Container(directory, environment, *flags))
+    # none has the name of the first host: the set is founded from outside, and led by another one
+    members = members_of_a_set(tmp_path, ["other-0", "other-1", "other-2"])
     hosts = [f"127.0.0.1:{member.port}" for member in members]
     with contextlib.ExitStack() as stack:
         for member in members:
