@@ -170,10 +170,38 @@ impl Progress {
             eprintln!("{} of {} trees, {megabytes} MB, {speed:.1} MB/s", self.trees, self.trees_all);
         }
     }
+
     /// Sleeps as long as this process or the server has used more of its processors than its share.
     fn rest(&mut self, servers: Duration) {
         if let Some(throttle) = &mut self.throttle {
             std::thread::sleep(throttle.rest().max(servers));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_meanwhile_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let backup = Target::parse(dir.path().to_str().unwrap()).unwrap().begin("a deployment").unwrap();
+        let files = ["tree-1.rows", "tree-2.rows"].map(|name| {
+            backup.files.create(&format!("{}/{name}", backup.name)).unwrap().finish().unwrap();
+            TreeFile {
+                name: name.to_owned(),
+                tree: 1,
+                settings: Vec::new(),
+                rows: 0,
+                rows_checksum: String::new(),
+                bytes: 0,
+                checksum: String::new(),
+            }
+        });
+        check_names(&backup, &files).unwrap();
+        std::fs::remove_file(dir.path().join(&backup.name).join("tree-2.rows")).unwrap();
+        let missing = check_names(&backup, &files).unwrap_err().to_string();
+        assert!(missing.contains("tree-2.rows was removed"), "{missing}");
     }
 }

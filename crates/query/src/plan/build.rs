@@ -124,16 +124,15 @@ fn documents(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn O
         Access::Merge(merge) => {
             Box::new(Fetch::new(Entries::Merged(Box::new(sort_merge(merge, query, slots))), filter))
         }
-        Access::Index(access) => match (&solution.covered, &query.projection) {
-            (Some(fields), Some(shown)) => {
-                let scan = index_scan(access, slots).expecting(rows_to_read(solution, query));
-                Box::new(Covered::new(scan, shown.projection.clone(), fields.clone(), shown.spec.clone()))
+        Access::Index(access) => {
+            let scan = index_scan(access, slots).expecting(rows_to_read(solution, query));
+            match (&solution.covered, &query.projection) {
+                (Some(fields), Some(shown)) => {
+                    Box::new(Covered::new(scan, shown.projection.clone(), fields.clone(), shown.spec.clone()))
+                }
+                _ => Box::new(Fetch::new(Entries::Scan(scan), filter)),
             }
-            _ => {
-                let scan = index_scan(access, slots).expecting(rows_to_read(solution, query));
-                Box::new(Fetch::new(Entries::Scan(scan), filter))
-            }
-        },
+        }
     }
 }
 
