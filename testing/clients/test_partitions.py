@@ -115,6 +115,96 @@ def test_ranges_are_read_as_one_collection_and_dropped_as_trees(arbor):
         check(db, [5, *range(3 * PART, 4 * PART), 10 * PART])
 
 
+def by_index(db, hint, filter, sort, **options):
+    """The _ids by an index, which has to be what is read."""
+    plan = db.command("explain", {"find": "log", "filter": filter, "sort": dict(sort), "hint": hint, **options}, verbosity="queryPlanner")
+    assert hint in str(plan["queryPlanner"]["winningPlan"]), plan
+    return [doc["_id"] for doc in db.log.find(filter, sort=sort, hint=hint, batch_size=17)]
+
+
+def test_indexes_made_before_and_after_partitions_lose_what_is_dropped(arbor):
+    with pymongo.MongoClient(arbor.uri) as client:
+        db = client.db
+        db.create_collection("log", partitioned=True)
+        # before the first document, among partitions, and one built while the collection is large
+        db.log.create_index([("n", 1), ("_id", -1)], name="early")
+        fill_more = lambda part: db.log.insert_many(
+            [{"_id": n, "n": n % 7, "tags": [n % 3, n % 5], "text": f"word{n % 11} " * 60, "at": [n % 90, n % 45]} for n in range(part * PART, (part + 1) * PART)])
+        for part in range(6):
+            fill_more(part)
+            db.command("addPartition", "log")
+            if part == 2:
+                db.log.create_index("tags")
+        db.log.create_index([("text", "text")], name="words")
+        db.log.create_index([("at", "2dsphere")])
+        db.log.create_index([("n", "hashed")])
+        db.log.create_index("$**", name="wild", wildcardProjection={"n": 1})
+        everything = list(range(6 * PART))
+
+        def check_indexes(expected):
+            check_log(expected)
+            for n in (0, 6):
+                own = [id for id in expected if id % 7 == n]
+                assert by_index(db, "early", {"n": n}, [("n", 1), ("_id", -1)]) == own[::-1]
+                assert by_index(db, "early", {"n": n}, [("n", -1), ("_id", 1)]) == own
+                assert sorted(by_index(db, "n_hashed", {"n": n}, [("_id", 1)])) == own
+                assert by_index(db, "wild", {"n": n}, [("_id", 1)]) == own
+            assert by_index(db, "tags_1", {"tags": 4}, [("_id", 1)]) == [id for id in expected if id % 5 == 4]
+            assert sorted(db.log.distinct("tags")) == [0, 1, 2, 3, 4]
+            found = db.log.find({"$text": {"$search": "word7"}}, projection=["_id"])
+            assert sorted(ids(found)) == [id for id in expected if id % 11 == 7]
+            near = db.log.find({"at": {"$nearSphere": {"$geometry": {"type": "Point", "coordinates": [3, 3]}, "$maxDistance": 10}}})
+            assert sorted(ids(near)) == [id for id in expected if id % 90 == 3 and id % 45 == 3]
+
+        def check_log(expected):
+            report = db.validate_collection("log", full=True)
+            assert report["valid"] and report["nrecords"] == len(expected), report
+            assert report["keysPerIndex"]["early"] == len(expected)
+
+        check_indexes(everything)
+        before = db.command("collStats", "log")["indexSizes"]
+        cursor = db.log.find({"n": 3}, hint="early", batch_size=10)
+        first = [next(cursor)["_id"] for _ in range(5)]
+        db.command("dropPartition", "log", id=1)
+        db.command("dropPartition", "log", max={"_id": PART - 1})
+        left = everything[2 * PART:]
+        check_indexes(left)
+        try:
+            assert first + ids(cursor) == [id for id in reversed(everything) if id % 7 == 3]
+        except PyMongoError as error:
+            assert error.code in (43, 175, 239, 246, 286), error
+        # writes find their entries in each partition
+        assert db.log.update_many({"n": 6}, {"$set": {"n": 0}}).modified_count == sum(id % 7 == 6 for id in left)
+        assert db.log.update_many({"_id": {"$in": [id for id in left if id % 7 == 6]}}, {"$set": {"n": 6}}).modified_count > 0
+        assert db.log.delete_many({"tags": 4, "_id": {"$lt": 3 * PART}}).deleted_count == PART // 5
+        left = [id for id in left if id >= 3 * PART or id % 5 != 4]
+        check_indexes(left)
+        assert set(before) == set(db.command("collStats", "log")["indexSizes"])
+        digest = db.command("dbHash")["md5"]
+    arbor.kill()
+    arbor.start()
+    with pymongo.MongoClient(arbor.uri) as client:
+        db = client.db
+        check_indexes(left)
+        assert db.command("dbHash")["md5"] == digest
+        db.log.drop_indexes()
+        assert set(db.log.index_information()) == {"_id_"}
+        check(db, left)
+        # a collection that has indexes gets partitions
+        db.plain.insert_many([{"_id": n, "n": n % 7} for n in range(PART)])
+        db.plain.create_index("n")
+        unique = db.plain.create_index([("_id", -1), ("n", 1)], unique=True)
+        refused(ILLEGAL, lambda: db.command("convertToPartitioned", "plain"), "unique index")
+        db.plain.drop_index(unique)
+        db.command("convertToPartitioned", "plain")
+        db.command("addPartition", "plain", newMax={"_id": 2 * PART})
+        db.plain.insert_one({"_id": 3 * PART, "n": 3})
+        assert len(ids(db.plain.find({"n": 3}, hint="n_1"))) == sum(n % 7 == 3 for n in range(PART)) + 1
+        db.command("dropPartition", "plain", id=0)
+        assert ids(db.plain.find({"n": {"$gte": 0}}, hint="n_1")) == [3 * PART]
+        assert db.validate_collection("plain", full=True)["valid"]
+
+
 def test_space_comes_back_and_a_kill_changes_nothing(arbor):
     with pymongo.MongoClient(arbor.uri) as client:
         db = client.db
@@ -179,8 +269,10 @@ def test_what_a_partitioned_collection_cannot_have(client, db):
     db.create_collection("plain")
     db.create_collection("capped", capped=True, size=4096)
     db.create_collection("view", viewOn="plain", pipeline=[])
-    refused(ILLEGAL, lambda: db.log.create_index("n"), "secondary indexes")
-    refused(ILLEGAL, lambda: db.log.create_index("n", unique=True), "secondary indexes")
+    refused(ILLEGAL, lambda: db.log.create_index("n", unique=True), "unique indexes")
+    db.log.create_index("n")
+    refused(ILLEGAL, lambda: db.command("collMod", "log", index={"name": "n_1", "prepareUnique": True}), "unique indexes")
+    db.log.drop_index("n_1")
     db.log.create_index("_id")
     refused(ILLEGAL, lambda: db.command("convertToCapped", "log", size=4096), "capped")
     refused(ILLEGAL, lambda: db.command("collMod", "log", storageEngine={"lmdb": {}}), "another engine")
@@ -223,6 +315,7 @@ def test_members_have_the_same_partitions(tmp_path):
             in_sync(client, 3)
             db = client.db
             fill(db)
+            db.log.create_index("n")
             db.command("dropPartition", "log", id=1)
             db.command("dropPartition", "log", id=2, writeConcern={"w": "majority"})
             expected = [n for n in range(4 * PART) if n // PART not in (1, 2)]
@@ -234,6 +327,7 @@ def test_members_have_the_same_partitions(tmp_path):
                     infos.append((shown.command("getPartitionInfo", "log")["partitions"], shown.command("dbHash")["md5"]))
                     assert shown.command("collStats", "log")["count"] == len(expected)
                     assert ids(shown.log.find()) == expected
+                    assert sorted(ids(shown.log.find({"n": 3}, hint="n_1"))) == [n for n in expected if n % 7 == 3]
             assert infos[0] == infos[1] == infos[2]
             # the next primary continues
             members.at(client.primary).kill()
@@ -245,6 +339,7 @@ def test_members_have_the_same_partitions(tmp_path):
 def test_backups_have_partitions_and_what_was_dropped_up_to_a_point(tmp_path):
     with ReplicaSet(tmp_path / "data") as arbor, pymongo.MongoClient(arbor.uri) as client:
         fill(client.db)
+        client.db.log.create_index("n")
         succeeds("create", "--uri", arbor.uri, "--to", tmp_path / "target")
         client.db.command("dropPartition", "log", id=0)
         fill(client.db, parts=1, begin=4)
@@ -255,6 +350,7 @@ def test_backups_have_partitions_and_what_was_dropped_up_to_a_point(tmp_path):
     with ReplicaSet(tmp_path / "restored") as arbor, pymongo.MongoClient(arbor.direct_uri) as client:
         check(client.db, expected)
         assert partitions(client.db) == infos
+        assert sorted(ids(client.db.log.find({"n": 3}, hint="n_1"))) == [n for n in expected if n % 7 == 3]
 
 
 def test_a_shard_and_a_router_refuse_them(tmp_path):

@@ -78,7 +78,9 @@ impl Commands {
         };
         let mut index_bytes = 0;
         for index in &collection.indexes {
-            index_bytes += disk_bytes(index.tree)?;
+            for tree in index.trees() {
+                index_bytes += disk_bytes(tree)?;
+            }
         }
         let mut record_bytes = 0;
         for tree in collection.record_trees() {

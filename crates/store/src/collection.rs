@@ -133,7 +133,7 @@ impl Collection {
 
     /// All trees that are its own.
     pub fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
-        self.record_trees().chain(self.order).chain(self.indexes.iter().map(|index| index.tree))
+        self.record_trees().chain(self.order).chain(self.indexes.iter().flat_map(|index| index.trees()))
     }
 
     /// Notifies of writers that are done; of a capped collection only.

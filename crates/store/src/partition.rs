@@ -3,7 +3,8 @@
 //!
 //! P1: partitions are in the order of their maxima, which are inclusive; the last one has none. Every key has one partition.
 //! P2: a record is in the tree of its partition, so no `_id` is in two trees.
-//! P3: partitions change under the exclusive latch of the collection; open transactions that used it fail at their commit.
+//! P3: an index has a tree for each partition ([parts](crate::index::parts)), which goes with it.
+//! P4: partitions change under the exclusive latch of the collection; open transactions that used it fail at their commit.
 
 use std::sync::Arc;
 
@@ -11,11 +12,15 @@ use arbor_base::TreeId;
 use arbor_bson::{Array, Doc, DocBuf, ValueRef};
 use arbor_txn::{Cursor, View};
 
-use crate::{Collection, Error, Result};
+use crate::catalogue::encode_collection;
+use crate::{Collection, Error, IndexSpec, Result};
 
 /// Most partitions of one collection, and most bytes of its row, which has them all.
 pub const PARTITIONS_MAX: usize = 4096;
 pub(crate) const ROW_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of the number of a tree in that row.
+const TREE_BYTES: usize = 16;
 
 /// Most bytes of the document that `addPartition` may be given.
 pub(crate) const INFO_BYTES_MAX: usize = 16 << 10;
@@ -70,7 +75,7 @@ impl Partition {
         Partition { id: self.id + 1, info, ..Partition::first(tree) }
     }
 
-    fn ends_before(&self, key: &[u8]) -> bool {
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         self.max.as_ref().is_some_and(|max| max.key.as_slice() < key)
     }
 
@@ -165,6 +170,23 @@ impl Collection {
         }
     }
 
+    /// Refuses indexes for which the row of a partitioned collection has no room.
+    pub(crate) fn check_room_for(&self, new: &[IndexSpec]) -> Result<()> {
+        if self.partitions.is_empty() {
+            return Ok(());
+        }
+        let of_index = |spec: &IndexSpec| spec.doc.as_bytes().len() + TREE_BYTES * (self.partitions.len() + 8);
+        let bytes = encode_collection(self).as_bytes().len() + new.iter().map(of_index).sum::<usize>();
+        match bytes <= ROW_BYTES_MAX {
+            true => Ok(()),
+            false => {
+                let own = &self.namespace;
+                let text = format!("the partitions of {own} and their indexes need more than {ROW_BYTES_MAX} bytes");
+                Err(Error::IllegalOperation(text))
+            }
+        }
+    }
+
     pub(crate) fn validate_partitions(&self) {
         let namespace = &self.namespace;
         assert!(are_in_order(&self.partitions), "P1: the partitions of {namespace} are in order");
@@ -175,7 +197,16 @@ impl Collection {
             last.is_none_or(|last| last.tree == self.tree),
             "the tree of {namespace} is that of the last partition"
         );
-        assert!(last.is_none() || (self.order.is_none() && self.indexes.is_empty()), "{namespace} is cut whole");
+        assert!(last.is_none() || self.order.is_none(), "{namespace} is cut whole");
+        for index in &self.indexes {
+            let of = index.parts.iter().map(|part| part.partition.id);
+            assert!(of.eq(self.partitions.iter().map(|own| own.id)), "I1: index {} of {namespace}", index.name);
+            assert!(
+                last.is_none() || !(index.unique || index.prepare_unique),
+                "I2: index {} of {namespace}",
+                index.name
+            );
+        }
     }
 }
 

@@ -272,7 +272,9 @@ impl Store {
         let catalogue = self.catalogue.load();
         let mut all = catalogue.databases.values().flat_map(|database| database.collections.values());
         all.find_map(|collection| {
-            let of_index = || collection.indexes.iter().find(|index| index.tree == tree).map(|index| &index.engine);
+            let of_index = || {
+                collection.indexes.iter().find(|index| index.trees().any(|own| own == tree)).map(|index| &index.engine)
+            };
             let engine =
                 collection.record_trees().any(|own| own == tree).then_some(&collection.engine).or_else(of_index)?;
             Some((collection.namespace.clone(), engine.clone()))

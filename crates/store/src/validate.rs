@@ -189,7 +189,7 @@ impl Check<'_> {
             for key in &keys.keys {
                 stop::tick()?;
                 let (at, value) = entry_of(index, key, id_key, doc);
-                match self.view.get(index.tree, &at)? {
+                match self.view.get(index.tree_of(id_key), &at)? {
                     Some(stored) if *stored == value => {}
                     Some(_) => self.report.found(format!("index {}: wrong entry at {}", index.name, hex(&at))),
                     None => self.report.found(format!("index {}: no entry for {}", index.name, hex(id_key))),
@@ -203,7 +203,7 @@ impl Check<'_> {
         let problems_before = self.report.problems.len() as u64 + self.report.further_problems;
         self.last = None;
         let mut entries = 0;
-        let mut cursor = self.view.cursor(index.tree)?;
+        let mut cursor = index.cursor(self.view)?;
         let mut last: Option<Vec<u8>> = None;
         let mut valid = cursor.first()?;
         while valid {

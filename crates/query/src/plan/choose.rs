@@ -293,7 +293,7 @@ impl Planner<'_> {
         let index = match shape.source {
             IndexSource::Records | IndexSource::Natural => None,
             IndexSource::Secondary(at) => match self.collection.indexes.get(at) {
-                Some(index) => Some(index.tree),
+                Some(index) => Some(index),
                 None => return Ok(f64::MAX),
             },
         };
@@ -301,7 +301,7 @@ impl Planner<'_> {
         for span in bounds.keys(shape).hulls(ESTIMATES_MAX) {
             let (low, high) = (&span.low, span.high.as_deref());
             keys += match index {
-                Some(tree) => self.view.estimate(tree, low, high)?.keys,
+                Some(index) => index.estimate(self.view, low, high)?.keys,
                 None => arbor_store::estimate(self.view, self.collection, low, high)?.keys,
             } as f64;
         }

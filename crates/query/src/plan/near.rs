@@ -106,7 +106,7 @@ impl NearAccess {
             };
             let mut keys = 0;
             for span in KeyBounds::new([(&intervals, false)]).hulls(4) {
-                keys += view.estimate(index.tree, &span.low, span.high.as_deref())?.keys;
+                keys += index.estimate(view, &span.low, span.high.as_deref())?.keys;
             }
             if keys >= FIRST_RING_KEYS {
                 return Ok(reach);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use arbor_base::TreeId;
 use arbor_bson::Doc;
 use arbor_engine::Op;
 use arbor_txn::{Durability, ReadView, Transaction, Transactions, View};
@@ -63,8 +64,8 @@ impl<'b> KeyChanges<'b> {
         if self.done.contains(id_key) {
             return Ok(());
         }
-        let old = self.base.get(self.collection.tree, id_key)?;
-        let new = view.get(self.collection.tree, id_key)?;
+        let old = self.base.get(self.collection.tree_of(id_key), id_key)?;
+        let new = view.get(self.collection.tree_of(id_key), id_key)?;
         let (old, new) = (old.as_deref().map(Doc::trusted), new.as_deref().map(Doc::trusted));
         for target in &mut self.targets {
             let index = target.index.clone();
@@ -101,9 +102,9 @@ impl<'b> KeyChanges<'b> {
         self.done.insert(id_key.to_vec());
     }
 
-    /// Records of the base from `from` on, before `to`.
-    fn records_between(&self, from: &[u8], to: Option<&[u8]>) -> Result<Vec<Vec<u8>>> {
-        let mut cursor = self.base.cursor(self.collection.tree)?;
+    /// Records of the base in a tree, from `from` on, before `to`.
+    fn records_between(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<Vec<Vec<u8>>> {
+        let mut cursor = self.base.cursor(tree)?;
         let (mut found, mut valid) = (Vec::new(), cursor.seek(from)?);
         while valid && to.is_none_or(|to| cursor.key() < to) {
             found.push(cursor.key().to_vec());
@@ -141,7 +142,7 @@ impl<'b> KeyChanges<'b> {
     /// Checks the last step: everything the view shows must be carried over. Errors: the reason why an index cannot be made.
     pub(super) fn check(&mut self, txn: &mut Transaction, view: &ReadView) -> Result<()> {
         for id_key in &self.unindexable.0 {
-            if let Some(doc) = view.get(self.collection.tree, id_key)? {
+            if let Some(doc) = view.get(self.collection.tree_of(id_key), id_key)? {
                 self.targets.iter().try_for_each(|target| target.index.keys_of(Doc::trusted(&doc)).map(drop))?;
             }
         }
@@ -154,16 +155,17 @@ impl<'b> KeyChanges<'b> {
 
 impl Carry for KeyChanges<'_> {
     fn carry(&mut self, txn: &mut Transaction, op: Op, view: &ReadView) -> Result<()> {
-        let own = self.collection.tree;
+        let collection = self.collection;
+        let is_own = |tree| collection.record_trees().any(|own| own == tree);
         match op {
-            Op::Put { tree, key, .. } | Op::Delete { tree, key } | Op::Update { tree, key, .. } if tree == own => {
+            Op::Put { tree, key, .. } | Op::Delete { tree, key } | Op::Update { tree, key, .. } if is_own(tree) => {
                 self.record(txn, &key, view)
             }
-            Op::DeleteRange { tree, from, to } if tree == own => {
-                let records = self.records_between(&from, to.as_deref())?;
+            Op::DeleteRange { tree, from, to } if is_own(tree) => {
+                let records = self.records_between(tree, &from, to.as_deref())?;
                 records.iter().try_for_each(|id_key| self.record(txn, id_key, view))
             }
-            Op::DropTree { tree } if tree == own => Err(Error::Interrupted),
+            Op::DropTree { tree } if is_own(tree) => Err(Error::Interrupted),
             _ => Ok(()),
         }
     }

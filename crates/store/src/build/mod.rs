@@ -49,10 +49,11 @@ pub use self::registry::{IndexBuild, IndexBuildCounts};
 use self::registry::{Progress, Registered};
 pub use self::restart::UnfinishedBuild;
 use self::target::Target;
-use crate::catalogue::change_collections::put_collection;
+use crate::catalogue::change_collections::{drop_index, put_collection};
 use crate::catalogue::{self, CATALOGUE};
 use crate::follow::{CatchUp, LastStep, Phase, Throttle, Unwatched, Watch, publish};
 use crate::index::Multikey;
+use crate::index::parts::IndexPart;
 use crate::index::spec::IndexSpec;
 use crate::latch::ExclusiveGuard;
 use crate::noting::commands::{self as noting, BuildStep};
@@ -117,7 +118,10 @@ impl Build<'_> {
             let multikey = Multikey::new(&vec![0; spec.key_pattern.len()]);
             let own = self.collection;
             let new = self.store.options.trees.of_index(spec.doc.as_doc(), own.options.as_doc(), &own.engine)?;
-            Ok(Arc::new(spec.into_index(txn.create_tree(new.options), new.engine.into(), multikey)))
+            let mut tree = || txn.create_tree(new.options.clone());
+            let index = spec.into_index(tree(), new.engine.as_str().into(), multikey);
+            let parts = own.partitions.iter().map(|own| IndexPart { partition: own.clone(), tree: tree() }).collect();
+            Ok(Arc::new(Index { parts, ..index }))
         };
         specs.into_iter().map(create).collect()
     }
@@ -199,7 +203,7 @@ impl Build<'_> {
             if masks.iter().any(|mask| *mask != 0) {
                 txn.put(CATALOGUE, catalogue::multikey_key(index.tree), catalogue::encode_masks(&masks));
             }
-            txn.delete(CATALOGUE, catalogue::build_key(index.tree));
+            index.trees().for_each(|tree| txn.delete(CATALOGUE, catalogue::build_key(tree)));
         }
         let _changing = self.store.lock_changes();
         let changed = self.joined_by(&mut txn, now, built)?;
@@ -217,8 +221,7 @@ impl Build<'_> {
             };
             let old = changed.indexes.iter().find(|index| index.tree == replaced.tree).cloned();
             let old = old.ok_or(Error::Interrupted)?;
-            txn.drop_tree(old.tree);
-            txn.delete(CATALOGUE, catalogue::multikey_key(old.tree));
+            drop_index(txn, &old);
             changed = changed.with_index_replaced(&old, new);
         }
         Ok(changed)

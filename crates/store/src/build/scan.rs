@@ -13,7 +13,7 @@ use super::target::Target;
 use crate::follow::{Pace, Phase, Throttle, Watch, bulk_load};
 use crate::sort::sorter::{Merge, Row, Sorter};
 use crate::write::entry_of;
-use crate::{Collection, RecordCursor, Result};
+use crate::{Collection, Index, RecordCursor, Result};
 
 /// Calls `each` with every document and its record's key.
 pub(super) fn each_document(
@@ -67,12 +67,45 @@ fn scan(changes: &mut KeyChanges<'_>, sorters: &mut [Sorter], pace: &mut Pace<'_
             let Some(keys) = unindexable.keys_of(&target.index, id_key, doc)? else { continue };
             target.index.multikey.expect(&keys.multikey);
             count += keys.keys.len() as u64;
-            keys.keys.iter().try_for_each(|key| sorter.push(entry_of(&target.index, key, id_key, doc)))?;
+            let entries = keys.keys.iter().map(|key| entry_of(&target.index, key, id_key, doc));
+            entries.into_iter().try_for_each(|entry| sorter.push(placed(&target.index, id_key, entry)))?;
         }
         pace.count(doc.as_bytes().len() + 64)
     })?;
     pace.check()?;
     Ok(count)
+}
+
+/// The row in the order in which the trees of an index are filled: one partition after the other.
+fn placed(index: &Index, id_key: &[u8], (key, value): Row) -> Row {
+    match index.part_at(id_key) {
+        Some(at) => ([&place_bytes(at)[..], &key].concat(), value),
+        None => (key, value),
+    }
+}
+
+fn place_bytes(at: usize) -> [u8; PLACE_BYTES] {
+    (at as u32).to_be_bytes()
+}
+
+const PLACE_BYTES: usize = 4;
+
+/// Fills the trees of an index of a partitioned collection.
+fn load_parts(index: &Index, mut merge: Merge, pace: &mut Pace<'_>, loads: &mut Vec<Load>) -> Result<()> {
+    let transactions = pace.transactions;
+    let mut ahead = merge.next()?;
+    for (at, part) in index.parts.iter().enumerate() {
+        let place = place_bytes(at);
+        loads.push(bulk_load(transactions, part.tree, || {
+            let Some((mut key, value)) = ahead.take_if(|(key, _)| key.starts_with(&place)) else { return Ok(None) };
+            pace.count(key.len() + value.len() + 16)?;
+            ahead = merge.next()?;
+            key.drain(..PLACE_BYTES);
+            Ok(Some((key, value)))
+        })?);
+    }
+    assert!(ahead.is_none(), "I1: every entry of {} is in a partition", index.name);
+    Ok(())
 }
 
 /// Fills the tree of an index; keys with several documents go into the contended tree.
@@ -84,6 +117,9 @@ fn load(
     bytes_max: usize,
     loads: &mut Vec<Load>,
 ) -> Result<()> {
+    if !target.index.parts.is_empty() {
+        return load_parts(&target.index, merge, pace, loads);
+    }
     let transactions = pace.transactions;
     let mut rows = UniqueRows { merge, ahead: None, last_shared: None };
     let mut shared = Sorter::new(scratch, memory::process().allowance(Class::Build, bytes_max));

@@ -26,7 +26,7 @@ impl Build<'_> {
                 for key in &keys.keys {
                     check_unique(&txn, self.collection, index, key)?;
                     let (entry, value) = entry_of(index, key, id_key, doc);
-                    txn.put(index.tree, entry, value);
+                    txn.put(index.tree_of(id_key), entry, value);
                 }
             }
             Ok(())

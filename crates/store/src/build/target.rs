@@ -42,6 +42,7 @@ impl Target {
     /// `contended`: the second tree of a unique index.
     pub(super) fn new(index: Arc<Index>, contended: Option<TreeId>) -> Target {
         assert!(index.unique == contended.is_some(), "T1: unique indexes, and no others, have a contended tree");
+        assert!(contended.is_none() || index.parts.is_empty(), "I2: {} has one tree", index.name);
         let contended = contended.map(|tree| {
             let spec = IndexSpec { unique: false, prepare_unique: false, ..index.spec.clone() };
             let index = Index { spec, tree, ..Index::clone(&index) };
@@ -55,7 +56,7 @@ impl Target {
     }
 
     pub(super) fn trees(&self) -> impl Iterator<Item = TreeId> {
-        std::iter::once(self.index.tree).chain(self.contended_tree())
+        self.index.trees().chain(self.contended_tree())
     }
 
     /// Returns the row of the contended tree that corresponds to this one of the index's own.

@@ -6,8 +6,7 @@ use arbor_bson::DocBuf;
 use arbor_txn::{Transaction, View};
 use uuid::Uuid;
 
-use crate::catalogue::change_collections::put_collection;
-use crate::catalogue::{self, CATALOGUE};
+use crate::catalogue::change_collections::{drop_index, put_collection};
 use crate::collection::{bytes_counter, count_counter, unread_counter};
 use crate::noting::commands as noting;
 use crate::{Collection, Error, Namespace, RecordCursor, Result, Store, capped};
@@ -47,8 +46,7 @@ impl Store {
         txn.add_counter(unread_counter(new.tree), -unread);
         capped::place_all(&mut txn, order, stay.iter().map(|(id_key, _)| id_key.as_slice()));
         for index in &old.indexes {
-            txn.drop_tree(index.tree);
-            txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+            drop_index(&mut txn, index);
         }
         put_collection(&mut txn, &new);
         noting::converted_to_capped(&mut txn, &old, bytes_max);

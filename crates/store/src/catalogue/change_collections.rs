@@ -13,7 +13,7 @@ use crate::catalogue::{self, CATALOGUE};
 use crate::collection::{bytes_counter, count_counter, unread_counter};
 use crate::noting::commands as noting;
 use crate::read::record::count;
-use crate::{Collection, Error, Namespace, Partition, Result, Store, capped, check_database_name, partition};
+use crate::{Collection, Error, Index, Namespace, Partition, Result, Store, capped, check_database_name, partition};
 
 /// Reasons for which index builds end.
 pub(crate) const COLLECTION_DROPPED: &str = "collection dropped";
@@ -248,12 +248,17 @@ pub(crate) fn drop_collection(txn: &mut Transaction, collection: &Collection) ->
 
 fn remove_collection(txn: &mut Transaction, collection: &Collection) {
     for index in &collection.indexes {
-        txn.drop_tree(index.tree);
-        txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+        drop_index(txn, index);
     }
     collection.record_trees().for_each(|tree| drop_records(txn, tree));
     collection.order.into_iter().for_each(|order| txn.drop_tree(order));
     txn.delete(CATALOGUE, catalogue::collection_key(&collection.namespace));
+}
+
+/// Drops the trees of an index with its flags.
+pub(crate) fn drop_index(txn: &mut Transaction, index: &Index) {
+    index.trees().for_each(|tree| txn.drop_tree(tree));
+    txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
 }
 
 /// Drops a tree of records with its counters.

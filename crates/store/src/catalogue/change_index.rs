@@ -75,6 +75,9 @@ impl Store {
             return Err(Error::IndexBuildRunning { collection: collection.uuid });
         }
         let changed = check(&index, change)?;
+        if change.unique.is_some() || change.prepare_unique == Some(true) {
+            collection.refuse_partitioned("have unique indexes")?;
+        }
         match change.unique.filter(|_| !index.unique) {
             Some(conversion) => {
                 let replaced = Some(index.clone());
@@ -88,6 +91,7 @@ impl Store {
             None => {
                 let spec = IndexSpec::parse(changed_spec(&index, change).as_doc())?;
                 let new = spec.into_index(index.tree, index.engine.clone(), index.multikey.clone());
+                let new = Index { parts: index.parts.clone(), ..new };
                 self.replace(&collection, &index, new)?;
                 Ok(changed)
             }

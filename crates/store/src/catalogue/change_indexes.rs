@@ -8,8 +8,7 @@ use arbor_lang::Collation;
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings, Running};
-use crate::catalogue::change_collections::put_collection;
-use crate::catalogue::{self, CATALOGUE};
+use crate::catalogue::change_collections::{drop_index, put_collection};
 use crate::follow::Unwatched;
 use crate::index::Multikey;
 use crate::index::spec::IndexSpec;
@@ -86,6 +85,7 @@ impl Store {
             let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
             if !new.is_empty() {
                 self.switches.refuse(&collection, "create indexes on")?;
+                collection.check_room_for(&new)?;
                 Build { store: self, collection: &collection, replaced: None, settings, uuid }.run(new, latch)?;
             }
             debug_assert!(before + created.len() <= INDEXES_MAX, "{} more than {before} indexes", created.len());
@@ -141,8 +141,7 @@ impl Store {
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
         for index in &dropped {
-            txn.drop_tree(index.tree);
-            txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+            drop_index(&mut txn, index);
         }
         let stays = |index: &&Arc<Index>| !dropped.iter().any(|gone| Arc::ptr_eq(gone, index));
         let indexes = collection.indexes.iter().filter(stays).cloned().collect();
@@ -224,7 +223,9 @@ pub(crate) fn select_new<'b>(
             }
         }
         let index = spec.clone().into_index(collection.tree, collection.engine.clone(), Multikey::default());
-        collection.refuse_partitioned("have secondary indexes")?;
+        if spec.unique || spec.prepare_unique {
+            collection.refuse_partitioned("have unique indexes")?;
+        }
         known.push(Arc::new(index));
         new.push(spec.clone());
         if known.len() + 1 > INDEXES_MAX {

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_txn::{Transaction, View};
+use arbor_txn::{Transaction, TreeOptions, View};
 
-use crate::catalogue;
 use crate::catalogue::change_collections::{drop_records, put_collection};
+use crate::catalogue::{self, CATALOGUE};
 use crate::collection::count_counter;
+use crate::index::parts::IndexPart;
 use crate::latch::ExclusiveGuard;
 use crate::noting::commands as noting;
 use crate::partition::{INFO_BYTES_MAX, PartitionMax, ROW_BYTES_MAX};
-use crate::{Collection, Error, Namespace, PARTITIONS_MAX, Partition, PartitionsDropped, RecordCursor, Result, Store};
+use crate::{
+    Collection, Error, Index, Namespace, PARTITIONS_MAX, Partition, PartitionsDropped, RecordCursor, Result, Store,
+};
 
 fn refused<T>(reason: impl Into<String>) -> Result<T> {
     Err(Error::IllegalOperation(reason.into()))
@@ -25,7 +28,7 @@ impl Store {
         Ok(held)
     }
 
-    /// The only partition is then the tree that it has. Requires a collection without secondary indexes that is not capped.
+    /// The only partition is then the tree that it has, and so it is in its indexes. Requires a collection without unique indexes that is not capped.
     pub fn convert_to_partitioned(&self, namespace: &Namespace) -> Result<()> {
         let (old, _guard) = self.hold_to_partition(namespace)?;
         if !old.partitions.is_empty() {
@@ -34,16 +37,22 @@ impl Store {
         if old.order.is_some() {
             return refused(format!("{namespace} is capped, and a capped collection cannot be partitioned"));
         }
-        if !old.indexes.is_empty() {
-            return refused(format!("{namespace} has secondary indexes, which a partitioned collection cannot have"));
+        if let Some(unique) = old.indexes.iter().find(|index| index.unique || index.prepare_unique) {
+            let name = &unique.name;
+            return refused(format!(
+                "{namespace} has the unique index {name}, which a partitioned collection cannot have"
+            ));
         }
         if old.clustered_index().is_some() {
             return refused(format!("{namespace} is a clustered collection, which cannot be partitioned"));
         }
         let _changing = self.lock_changes();
         let options = old.options.clone().with("partitioned", true);
-        let new = Collection { options, partitions: [Arc::new(Partition::first(old.tree))].into(), ..old.copy() };
         let mut txn = self.transactions.begin()?;
+        let first = Arc::new(Partition::first(old.tree));
+        let indexes = old.indexes.iter().map(|index| self.convert_index(&mut txn, &old, index, &first));
+        let indexes = indexes.collect::<Result<Vec<_>>>()?;
+        let new = Collection { options, indexes, partitions: [first].into(), ..old.copy() };
         let says = DocBuf::new().with("convertToPartitioned", namespace.collection());
         noting::partitions_changed(&mut txn, &old, &says);
         self.commit_partitions(txn, &old, new)
@@ -90,6 +99,51 @@ impl Store {
         self.commit_partitions(txn, &old, Collection { tree, partitions: partitions.into(), ..old.copy() })
     }
 
+    /// The tree of the index is that of the first partition, and a new one names it.
+    fn convert_index(
+        &self,
+        txn: &mut Transaction,
+        old: &Collection,
+        index: &Index,
+        first: &Arc<Partition>,
+    ) -> Result<Arc<Index>> {
+        let tree = txn.create_tree(self.tree_of_index(old, index)?);
+        if let Some(masks) = txn.get(CATALOGUE, &catalogue::multikey_key(index.tree))?.map(|masks| masks.into_owned()) {
+            txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+            txn.put(CATALOGUE, catalogue::multikey_key(tree), masks);
+        }
+        let parts = [IndexPart { partition: first.clone(), tree: index.tree }].into();
+        Ok(Arc::new(Index { tree, parts, ..index.clone() }))
+    }
+
+    fn tree_of_index(&self, collection: &Collection, index: &Index) -> Result<TreeOptions> {
+        let trees = &self.options.trees;
+        Ok(trees.of_index(index.spec.doc.as_doc(), collection.options.as_doc(), &collection.engine)?.options)
+    }
+
+    /// The index over other partitions: new ones get a tree, and the trees of those that are gone go.
+    fn cut_index(
+        &self,
+        txn: &mut Transaction,
+        old: &Collection,
+        index: &Index,
+        partitions: &[Arc<Partition>],
+    ) -> Result<Arc<Index>> {
+        let mut parts = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            let tree = match index.tree_of_partition(partition.id) {
+                Some(tree) => tree,
+                None => txn.create_tree(self.tree_of_index(old, index)?),
+            };
+            parts.push(IndexPart { partition: partition.clone(), tree });
+        }
+        let parts: Arc<[IndexPart]> = parts.into();
+        let cut = Arc::new(Index { parts, ..index.clone() });
+        let gone = index.parts.iter().filter(|part| cut.tree_of_partition(part.partition.id).is_none());
+        gone.for_each(|part| txn.drop_tree(part.tree));
+        Ok(cut)
+    }
+
     /// Drops partitions with their records; their ranges become part of the next partition, or of the one before where they
     /// were the last. Returns the number of partitions dropped. One of them has to stay.
     pub fn drop_partitions(&self, namespace: &Namespace, which: PartitionsDropped<'_>) -> Result<usize> {
@@ -131,7 +185,11 @@ impl Store {
     }
 
     /// Requires the lock of [`Store::lock_changes`].
-    fn commit_partitions(&self, mut txn: Transaction, old: &Collection, new: Collection) -> Result<()> {
+    fn commit_partitions(&self, mut txn: Transaction, old: &Collection, mut new: Collection) -> Result<()> {
+        if !old.partitions.is_empty() {
+            let indexes = old.indexes.iter().map(|index| self.cut_index(&mut txn, old, index, &new.partitions));
+            new.indexes = indexes.collect::<Result<_>>()?;
+        }
         new.validate_partitions();
         let row_bytes = catalogue::encode_collection(&new).as_bytes().len();
         if row_bytes > ROW_BYTES_MAX && new.partitions.len() > old.partitions.len() {

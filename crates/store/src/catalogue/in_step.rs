@@ -180,8 +180,9 @@ impl Store {
             (now.latch, now.arrivals) = (before.latch.clone(), before.arrivals.clone());
             now.usage = before.usage.clone();
             for index in &mut now.indexes {
-                let same =
-                    |own: &&Arc<Index>| own.tree == index.tree && own.spec.doc.as_bytes() == index.spec.doc.as_bytes();
+                let same = |own: &&Arc<Index>| {
+                    own.trees().eq(index.trees()) && own.spec.doc.as_bytes() == index.spec.doc.as_bytes()
+                };
                 if let Some(before) = before.indexes.iter().find(same) {
                     *index = before.clone();
                 }
@@ -202,7 +203,10 @@ impl Store {
 
 fn described(catalogue: &Catalogue) -> Vec<String> {
     let of_collection = |own: &Arc<Collection>| {
-        let indexes: Vec<_> = own.indexes.iter().map(|index| (index.tree, &index.engine, &index.spec.doc)).collect();
+        let described = |index: &Arc<Index>| {
+            format!("{:?} {} {:?}", index.trees().collect::<Vec<_>>(), index.engine, index.spec.doc)
+        };
+        let indexes: Vec<_> = own.indexes.iter().map(described).collect();
         let Collection { namespace, uuid, engine, tree, order, options, partitions, .. } = &**own;
         format!("{namespace} {uuid} {engine} {tree:?} {order:?} {options:?} {indexes:?} {partitions:?}")
     };

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `c` + namespace | document `{uuid, engine, tree, order, options, indexes: [{engine, tree, spec}]}`; `indexes` holds ready ones only,
 //! | | `order` is there for capped collections; in the place of `tree` a partitioned one has |
-//! | | `partitions: [{id, tree, created, info, max, key}]`, so that releases that know of none refuse it |
+//! | | `partitions: [{id, tree, created, info, max, key}]`, so that releases that know of none refuse it; its indexes have `trees`: |
+//! | | the one that names the index, which is empty, and one for each partition |
 //! | `v` + namespace | a view: document `{viewOn, pipeline}`, see [`ViewDefinition`] |
 //! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
@@ -37,6 +38,7 @@ use uuid::Uuid;
 
 use crate::capped::is_capped;
 use crate::index::Multikey;
+use crate::index::parts::IndexPart;
 use crate::index::spec::IndexSpec;
 use crate::{Collection, Error, Index, Namespace, Partition, Result, UnfinishedBuild, ViewDefinition};
 
@@ -197,7 +199,12 @@ pub(crate) fn decode_masks(bytes: Option<&[u8]>, fields: usize) -> Vec<u64> {
 pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
     let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
     let index = |index: &Arc<Index>| {
-        DocBuf::new().with("engine", &*index.engine).with("tree", index.tree.0 as i64).with("spec", &index.spec.doc)
+        let mut doc = DocBuf::new().with("engine", &*index.engine);
+        match index.parts.is_empty() {
+            true => doc.append("tree", index.tree.0 as i64),
+            false => doc.append("trees", &index.trees().map(|tree| tree.0 as i64).collect::<arbor_bson::ArrayBuf>()),
+        };
+        doc.with("spec", &index.spec.doc)
     };
     let indexes: Vec<DocBuf> = collection.indexes.iter().map(index).collect();
     let indexes: arbor_bson::ArrayBuf = indexes.iter().collect();
@@ -246,13 +253,41 @@ fn engine_in(doc: Doc<'_>, home: &str) -> Arc<str> {
     }
 }
 
-fn decode_index(view: &(impl View + ?Sized), doc: Doc<'_>, place: &str, home: &str) -> Result<Index> {
-    let tree = tree_in(doc, place)?;
+/// The tree that names an index, and those of its partitions.
+fn trees_in(doc: Doc<'_>, place: &str, partitions: &[Arc<Partition>]) -> Result<(TreeId, Arc<[IndexPart]>)> {
+    if partitions.is_empty() {
+        return Ok((tree_in(doc, place)?, Arc::default()));
+    }
+    let number = |value| match value {
+        ValueRef::Int64(tree) => Some(TreeId(tree as u64)),
+        _ => None,
+    };
+    let trees: Option<Vec<TreeId>> = match doc.get("trees") {
+        Some(ValueRef::Array(list)) => list.iter().map(number).collect(),
+        _ => None,
+    };
+    match trees.as_deref().and_then(|trees| trees.split_first()) {
+        Some((own, trees)) if trees.len() == partitions.len() => {
+            let part =
+                |(partition, tree): (&Arc<Partition>, &TreeId)| IndexPart { partition: partition.clone(), tree: *tree };
+            Ok((*own, partitions.iter().zip(trees).map(part).collect()))
+        }
+        _ => Err(corrupt(place, "an index has other trees than there are partitions")),
+    }
+}
+
+fn decode_index(
+    view: &(impl View + ?Sized),
+    doc: Doc<'_>,
+    (place, home): (&str, &str),
+    partitions: &[Arc<Partition>],
+) -> Result<Index> {
+    let (tree, parts) = trees_in(doc, place, partitions)?;
     let Some(ValueRef::Document(spec)) = doc.get("spec") else { return Err(corrupt(place, "an index has no spec")) };
     let spec = IndexSpec::parse(spec).map_err(|error| corrupt(place, error.to_string()))?;
     let masks = view.get(CATALOGUE, &multikey_key(tree))?;
     let masks = decode_masks(masks.as_deref(), spec.key_pattern.len());
-    Ok(spec.into_index(tree, engine_in(doc, home), Multikey::new(&masks)))
+    Ok(Index { parts, ..spec.into_index(tree, engine_in(doc, home), Multikey::new(&masks)) })
 }
 
 /// The collection of a row; its indexes have the flags that the view shows.
@@ -270,19 +305,19 @@ pub(crate) fn decode_collection(
         Some(ValueRef::Document(options)) => options.to_buf(),
         _ => return Err(corrupt(&place, "no options")),
     };
-    let mut indexes = Vec::new();
-    if let Some(ValueRef::Array(list)) = doc.get("indexes") {
-        for index in list.iter() {
-            let ValueRef::Document(index) = index else { return Err(corrupt(&place, "an index is no document")) };
-            indexes.push(Arc::new(decode_index(view, index, &place, home)?));
-        }
-    }
-    let collation = collation_in(options.as_doc()).map_err(|error| corrupt(&place, error.to_string()))?;
-    let engine = engine_in(doc, home);
     let partitions = match doc.get("partitions") {
         Some(ValueRef::Array(list)) => Partition::decode_all(list).map_err(|reason| corrupt(&place, reason))?,
         _ => Arc::default(),
     };
+    let mut indexes = Vec::new();
+    if let Some(ValueRef::Array(list)) = doc.get("indexes") {
+        for index in list.iter() {
+            let ValueRef::Document(index) = index else { return Err(corrupt(&place, "an index is no document")) };
+            indexes.push(Arc::new(decode_index(view, index, (&place, home), &partitions)?));
+        }
+    }
+    let collation = collation_in(options.as_doc()).map_err(|error| corrupt(&place, error.to_string()))?;
+    let engine = engine_in(doc, home);
     let tree = match partitions.last() {
         Some(last) => last.tree,
         None => tree_in(doc, &place)?,

@@ -5,6 +5,7 @@ pub(crate) mod geo_keys;
 pub(crate) mod key_pattern;
 pub(crate) mod keys;
 pub(crate) mod partial;
+pub(crate) mod parts;
 pub(crate) mod refusal;
 pub(crate) mod spec;
 pub(crate) mod text_keys;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::TreeId;
 
+use self::parts::IndexPart;
 use crate::{IndexSpec, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub struct Index {
     /// Name of the engine of the tree.
     pub engine: Arc<str>,
     pub tree: TreeId,
+    /// Those of a partitioned collection, in the order of its partitions, see [`parts`].
+    pub(crate) parts: Arc<[IndexPart]>,
     pub usage: Arc<Usage>,
     pub(crate) multikey: Multikey,
 }

@@ -339,7 +339,7 @@ impl IndexSpec {
 
     /// Requires the engine of the tree.
     pub(crate) fn into_index(self, tree: TreeId, engine: Arc<str>, multikey: Multikey) -> Index {
-        Index { spec: self, engine, tree, usage: Arc::default(), multikey }
+        Index { spec: self, engine, tree, parts: Arc::default(), usage: Arc::default(), multikey }
     }
 }
 

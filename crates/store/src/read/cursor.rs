@@ -84,7 +84,7 @@ pub struct IndexCursor<'v> {
 
 impl<'v> IndexCursor<'v> {
     pub fn new(view: &'v (impl View + ?Sized), index: &'v Index) -> Result<IndexCursor<'v>> {
-        Ok(IndexCursor { cursor: view.cursor(index.tree)?, index, cuts: Cuts::default() })
+        Ok(IndexCursor { cursor: index.cursor(view)?, index, cuts: Cuts::default() })
     }
 
     movement!();

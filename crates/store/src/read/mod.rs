@@ -2,5 +2,6 @@
 
 pub(crate) mod cursor;
 pub(crate) mod entry;
+pub(crate) mod in_order;
 pub(crate) mod past;
 pub(crate) mod record;

@@ -220,12 +220,12 @@ pub(crate) fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key:
         txn.delete(index.tree, key.bytes.clone());
     }
     let (key, value) = entry_of(index, key, id_key, doc);
-    txn.put(index.tree, key, value);
+    txn.put(index.tree_of(id_key), key, value);
 }
 
 pub(crate) fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
     work::note(|work| work.keys_deleted += 1);
-    txn.delete(index.tree, entry::key_of(index, &key.bytes, id_key));
+    txn.delete(index.tree_of(id_key), entry::key_of(index, &key.bytes, id_key));
 }
 
 /// Makes the arrays of this document known to readers and to the catalogue.

@@ -10,7 +10,7 @@ use arbor_log::{Log, LogOptions};
 use arbor_store::{Collection, IndexSelection, Namespace, PartitionsDropped, Store, StoreOptions, ViewDefinition};
 use arbor_txn::{Opening, Options, Transactions, View, trees_of};
 
-use crate::support::{Rig, rig};
+use crate::support::{Rig, rig, spec};
 
 struct Follower {
     store: Arc<Store>,
@@ -64,7 +64,7 @@ fn described(collection: &Collection) -> String {
     let index = |index: &Arc<arbor_store::Index>| {
         let fields = 0..index.key_pattern.len();
         let flags: Vec<u64> = fields.map(|field| index.multikey_components(field)).collect();
-        format!("{} {:?} {:?} {flags:?}", index.tree, index.engine, index.spec.doc)
+        format!("{:?} {:?} {:?} {flags:?}", index.trees().collect::<Vec<_>>(), index.engine, index.spec.doc)
     };
     let indexes: Vec<String> = collection.indexes.iter().map(index).collect();
     let Collection { uuid, namespace, tree, order, options, engine, partitions, .. } = collection;
@@ -130,6 +130,7 @@ fn a_follower_has_the_catalogue_of_its_leader_after_each_step() {
 fn partitions_follow() {
     let (rig, follower) = (rig(), Follower::new());
     rig.store.create_collection(&rig.ns, &DocBuf::new().with("partitioned", true)).unwrap();
+    rig.create_index(spec(&[("a", 1)], &[])).unwrap();
     for part in 0..3 {
         rig.insert(&doc(part)).unwrap();
         rig.store.add_partition(&rig.ns, None, Some(doc(part).as_doc())).unwrap();

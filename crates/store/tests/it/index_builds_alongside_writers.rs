@@ -110,7 +110,7 @@ fn remove(rig: &Rig, id: i32) {
 /// Ledger, catalogue, and the collection's own.
 fn check_trees(rig: &Rig) {
     let own = rig.collection();
-    let mut expect: Vec<u64> = own.indexes.iter().map(|index| index.tree.0).chain([1, 2, own.tree.0]).collect();
+    let mut expect: Vec<u64> = own.trees().map(|tree| tree.0).chain([1, 2]).collect();
     expect.sort_unstable();
     let found: Vec<u64> = rig.store.transactions().engine().trees().unwrap().iter().map(|tree| tree.0).collect();
     assert_eq!(found, expect);
@@ -137,11 +137,35 @@ fn all_kinds() -> Vec<DocBuf> {
 
 #[test]
 fn all_kinds_of_indexes_hold_what_writers_changed_meanwhile() {
+    build_among_writers(&filled(), &all_kinds());
+}
+
+#[test]
+fn indexes_of_a_partitioned_collection_are_built_while_others_write() {
     let rig = filled();
+    rig.store.convert_to_partitioned(&rig.ns).unwrap();
+    // the second range begins among the documents that are changed, the third one has those of the other writers
+    for max in [ROWS, ROWS + 20, 10_100] {
+        rig.store.add_partition(&rig.ns, Some(ValueRef::Int32(max)), None).unwrap();
+    }
+    build_among_writers(&rig, &all_kinds()[1..]);
+    let own = rig.collection();
+    assert_eq!((own.partitions.len(), own.trees().count()), (4, 4 + 6 * 5));
+    // a build that fails leaves no tree, and one that is at work keeps the partitions as they are
+    let failed = build(&rig, &[spec(&[("pad", 1)], &[])], |now| {
+        let added = rig.store.add_partition(&rig.ns, Some(ValueRef::Int32(90_000)), None);
+        assert!(matches!(added, Err(Error::IndexBuildRunning { .. })), "{added:?}");
+        now == Phase::CatchingUp
+    });
+    assert!(failed.is_err());
+    check_trees(&rig);
+}
+
+fn build_among_writers(rig: &Rig, specs: &[DocBuf]) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..3 {
-            let (rig, stop) = (&rig, &stop);
+            let stop = &stop;
             scope.spawn(move || {
                 for step in 0..100_000 {
                     if stop.load(Ordering::Relaxed) {
@@ -159,13 +183,13 @@ fn all_kinds_of_indexes_hold_what_writers_changed_meanwhile() {
                 }
             });
         }
-        let created = build(&rig, &all_kinds(), |_| false).unwrap();
-        assert_eq!((created.before, created.after), (1, 8));
+        let created = build(rig, specs, |_| false).unwrap();
+        assert_eq!((created.before, created.after), (1, 1 + specs.len()));
         stop.store(true, Ordering::Relaxed);
     });
     rig.check_valid();
-    check_trees(&rig);
-    let again = crashed(&rig, 7);
+    check_trees(rig);
+    let again = crashed(rig, 7);
     again.check_valid();
     check_trees(&again);
     assert!(again.collection().index("list_-1_n_1").unwrap().is_multikey());

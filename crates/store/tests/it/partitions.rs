@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use arbor_base::Random;
-use arbor_bson::{DocBuf, ValueRef};
+use arbor_bson::{DocBuf, Value, ValueRef};
 use arbor_store::{
-    Collection, Error, IndexSelection, Namespace, OpenTransaction, PartitionsDropped, RecordCursor, id_key,
+    BuildSettings, Collection, Error, IndexCursor, IndexSelection, Namespace, OpenTransaction, PartitionsDropped,
+    RecordCursor, id_key,
 };
 use arbor_txn::trees_of;
 
-use crate::support::{Rig, key, rig, spec};
+use crate::support::{Rig, array, key, rig, spec};
 
 fn partitioned() -> Rig {
     let rig = rig();
@@ -19,6 +20,13 @@ fn partitioned() -> Rig {
 
 fn row(id: i32, n: i32) -> DocBuf {
     DocBuf::new().with("_id", id).with("n", n).with("pad", "x".repeat(id.unsigned_abs() as usize % 50).as_str())
+}
+
+/// The store after power was lost, with all that was committed.
+fn crashed(rig: &Rig, seed: u64) -> Rig {
+    let log = rig.store.transactions().log();
+    log.wait_durable(log.appended()).unwrap();
+    rig.crash(seed)
 }
 
 fn add(rig: &Rig, max: Option<i32>) -> Result<(), Error> {
@@ -97,7 +105,7 @@ fn a_drop_takes_the_trees_and_their_documents_also_after_a_crash() {
     rig.check_valid();
     let (docs, left) = (rig.docs(), trees(&rig));
     for seed in 0..5 {
-        let again = rig.crash(seed);
+        let again = crashed(&rig, seed);
         assert_eq!((again.docs(), trees(&again)), (docs.clone(), left));
         assert_eq!(partitions(&again), ["3: open (12)"]);
         again.check_valid();
@@ -105,6 +113,26 @@ fn a_drop_takes_the_trees_and_their_documents_also_after_a_crash() {
     assert_eq!(trees(&rig), before - 4);
     rig.store.drop_collection(&rig.ns).unwrap();
     assert_eq!(trees(&rig), left - 1);
+}
+
+/// The entries of the index on `n`, forward, and backward from a key.
+fn entry_walks(rig: &Rig, from: i32) -> Vec<Vec<Vec<u8>>> {
+    let view = rig.store.transactions().read().unwrap();
+    let collection = rig.collection();
+    let mut cursor = IndexCursor::new(&view, collection.index("n_1").unwrap()).unwrap();
+    let mut all = vec![Vec::new(), Vec::new()];
+    let mut valid = cursor.first().unwrap();
+    while valid {
+        all[0].push(cursor.position().to_vec());
+        valid = cursor.next().unwrap();
+    }
+    let target = id_key(ValueRef::Int32(from % 20));
+    valid = cursor.seek(&target).unwrap();
+    while valid {
+        all[1].push(cursor.position().to_vec());
+        valid = cursor.prev().unwrap();
+    }
+    all
 }
 
 /// The positions of a walk, forward and backward from a key, and those of a whole walk.
@@ -148,6 +176,11 @@ fn random_writes_and_walks_are_those_of_one_tree() {
         let mut random = Random::new(seed);
         let (cut, whole) = (partitioned(), rig());
         whole.store.create_collection(&whole.ns, &DocBuf::new()).unwrap();
+        if seed % 3 == 0 {
+            for rig in [&cut, &whole] {
+                rig.create_index(spec(&[("n", 1)], &[])).unwrap();
+            }
+        }
         let mut known = std::collections::BTreeMap::<i32, i32>::new();
         for step in 0..400 {
             let id = (random.next_u64() % 200) as i32;
@@ -190,6 +223,15 @@ fn random_writes_and_walks_are_those_of_one_tree() {
                     known.insert(id, 0);
                 }
             }
+            if step == 200 && seed % 3 == 1 {
+                for rig in [&cut, &whole] {
+                    rig.create_index(spec(&[("n", 1)], &[])).unwrap();
+                }
+            }
+            if step % 20 == 0 && cut.collection().index("n_1").is_some() {
+                let from = random.below(25) as i32;
+                assert_eq!(entry_walks(&cut, from), entry_walks(&whole, from), "seed {seed}");
+            }
             if step % 20 == 0 {
                 let from = (random.next_u64() % 210) as i32;
                 assert_eq!(
@@ -204,7 +246,7 @@ fn random_writes_and_walks_are_those_of_one_tree() {
         let bytes = known.iter().map(|(id, n)| row(*id, *n).as_bytes().len() as u64).sum::<u64>();
         assert_eq!(arbor_store::data_size(&view, &collection).unwrap(), bytes);
         cut.check_valid();
-        let again = cut.crash(seed);
+        let again = crashed(&cut, seed);
         assert_eq!((again.docs(), partitions(&again)), (whole.docs(), partitions(&cut)));
         again.check_valid();
     }
@@ -227,21 +269,62 @@ fn a_record_in_another_range_is_found_by_validation() {
 }
 
 #[test]
-fn a_plain_collection_becomes_a_partitioned_one_and_not_with_indexes_or_an_order() {
+fn indexes_have_a_tree_for_each_partition_which_goes_with_it() {
+    let rig = partitioned();
+    let unique = || spec(&[("u", 1)], &[("unique", Value::Bool(true))]);
+    refused(rig.create_index(unique()), "unique indexes");
+    for part in 0..3 {
+        for id in 0..10 {
+            rig.insert(&row(part * 10 + id, id)).unwrap();
+        }
+        add(&rig, None).unwrap();
+    }
+    let before = trees(&rig);
+    rig.create_index(spec(&[("n", 1)], &[])).unwrap();
+    assert_eq!(trees(&rig), before + 5, "one that names the index, and those of four partitions");
+    let list = array(&[Value::Int32(1), Value::Int32(2)]);
+    rig.insert(&DocBuf::new().with("_id", 50).with("n", &list)).unwrap();
+    add(&rig, None).unwrap();
+    assert_eq!((trees(&rig), rig.entries("n_1").len()), (before + 7, 32));
+    rig.store.drop_partitions(&rig.ns, PartitionsDropped::Id(1)).unwrap();
+    assert_eq!((trees(&rig), rig.entries("n_1").len()), (before + 5, 22));
+    rig.check_valid();
+    let again = crashed(&rig, 1);
+    again.check_valid();
+    assert_eq!((trees(&again), again.entries("n_1")), (before + 5, rig.entries("n_1")));
+    let multikey = |rig: &Rig| rig.collection().index("n_1").unwrap().is_multikey();
+    assert!(multikey(&rig) && multikey(&again), "there was an array");
+    rig.store.rebuild_indexes(&rig.ns, BuildSettings::default()).unwrap();
+    assert_eq!(trees(&rig), before + 5);
+    rig.check_valid();
+    rig.store.drop_indexes(&rig.ns, &IndexSelection::All).unwrap();
+    assert_eq!(trees(&rig), before);
+    rig.create_index(spec(&[("n", -1)], &[])).unwrap();
+    rig.store.drop_collection(&rig.ns).unwrap();
+    assert_eq!(trees(&rig), 2, "the ledger and the catalogue");
+}
+
+#[test]
+fn a_plain_collection_becomes_a_partitioned_one_with_its_indexes_and_not_with_an_order() {
     let rig = rig();
     for id in 0..5 {
         rig.insert(&row(id, 0)).unwrap();
     }
     refused(add(&rig, None), "not partitioned");
     refused(rig.store.drop_partitions(&rig.ns, PartitionsDropped::Id(0)).map(|_| ()), "not partitioned");
+    let unique = [("unique", Value::Bool(true))];
+    rig.create_index(spec(&[("pad", 1)], &unique)).unwrap();
+    refused(rig.store.convert_to_partitioned(&rig.ns), "unique index pad_1");
+    rig.store.drop_indexes(&rig.ns, &IndexSelection::Key(key(&[("pad", 1)]))).unwrap();
     rig.create_index(spec(&[("n", 1)], &[])).unwrap();
-    refused(rig.store.convert_to_partitioned(&rig.ns), "secondary indexes");
-    rig.store.drop_indexes(&rig.ns, &IndexSelection::Key(key(&[("n", 1)]))).unwrap();
-    let (docs, before) = (rig.docs(), trees(&rig));
+    rig.insert(&DocBuf::new().with("_id", 9).with("n", &array(&[Value::Int32(7), Value::Int32(8)]))).unwrap();
+    let (docs, entries, before) = (rig.docs(), rig.entries("n_1"), trees(&rig));
     rig.store.convert_to_partitioned(&rig.ns).unwrap();
-    assert_eq!((rig.docs(), trees(&rig)), (docs, before), "no document has moved");
+    assert_eq!((rig.docs(), rig.entries("n_1")), (docs, entries), "no document has moved");
+    assert_eq!(trees(&rig), before + 1, "one that names the index");
+    assert!(crashed(&rig, 1).collection().index("n_1").unwrap().is_multikey());
     refused(rig.store.convert_to_partitioned(&rig.ns), "already");
-    refused(rig.create_index(spec(&[("n", 1)], &[])), "secondary indexes");
+    refused(rig.create_index(spec(&[("u", 1)], &unique)), "unique indexes");
     refused(rig.store.convert_to_capped(&rig.ns, 1 << 20), "capped");
     add(&rig, None).unwrap();
     let other = Namespace::new("test", "other").unwrap();

@@ -104,13 +104,7 @@ impl Statistics {
             indexes: Vec::new(),
             unfinished: Vec::new(),
         };
-        for own in collection.record_trees() {
-            let (own, all) = (tree(call, own)?, &mut statistics.disk);
-            all.keys += own.keys;
-            all.data_bytes += own.data_bytes;
-            all.disk_bytes += own.disk_bytes;
-            all.free_bytes += own.free_bytes;
-        }
+        statistics.disk = sum_of(call, collection.record_trees())?;
         for own in collection.partitions.iter() {
             let (documents, data_bytes) = arbor_store::counted(&view, own.tree)?;
             let disk = tree(call, own.tree)?;
@@ -125,7 +119,7 @@ impl Statistics {
         }
         for index in &collection.indexes {
             let (name, engine) = (index.name.clone(), index.engine.to_string());
-            statistics.indexes.push(IndexStatistics { name, engine, disk: tree(call, index.tree)? });
+            statistics.indexes.push(IndexStatistics { name, engine, disk: sum_of(call, index.trees())? });
         }
         Ok(statistics)
     }
@@ -137,6 +131,18 @@ impl Statistics {
 
 /// Shown of every tree at least.
 const BLOCK_BYTES: u64 = 4096;
+
+fn sum_of(call: &Call<'_>, trees: impl Iterator<Item = arbor_base::TreeId>) -> Result<TreeStats> {
+    let mut all = TreeStats::default();
+    for own in trees {
+        let own = tree(call, own)?;
+        all.keys += own.keys;
+        all.data_bytes += own.data_bytes;
+        all.disk_bytes += own.disk_bytes;
+        all.free_bytes += own.free_bytes;
+    }
+    Ok(all)
+}
 
 /// A tree that was dropped meanwhile counts nothing.
 fn tree(call: &Call<'_>, tree: arbor_base::TreeId) -> Result<TreeStats> {

@@ -144,7 +144,7 @@ fn estimate(
 ) -> Result<u64> {
     Ok(match order_of(collection, key)? {
         Order::Records | Order::Insertion => arbor_store::estimate(view, collection, low, Some(high))?.keys,
-        Order::Index(index) => view.estimate(index.tree, low, Some(high))?.keys,
+        Order::Index(index) => index.estimate(view, low, Some(high))?.keys,
     })
 }
 
