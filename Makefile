@@ -115,10 +115,11 @@ drivers-members: setup-build setup-clients setup-drivers
 	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/drivers/.venv/bin/python testing/drivers/run.py --members 3 --step-down 3 --full
 
 # the tests of PyMongo and of MongoDB's Go driver, and Percona Backup for MongoDB, fetched from their registries, against one member of a set
-driver-suites: quick setup-clients
+driver-suites: quick setup-clients setup-tools
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/drivers/suites/pymongo_suite.py
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/drivers/suites/go_driver_suite.py
 	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/drivers/suites/percona_backup.py
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/drivers/run.py --only mongo_tools
 
 # the drivers for Node, Go and Java log in, over TLS (fetches the drivers)
 driver-logins: setup-build setup-clients setup-drivers

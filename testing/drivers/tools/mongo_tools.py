@@ -1,5 +1,6 @@
 """mongodump, mongorestore, mongoexport, mongoimport, mongostat and mongotop: what was dumped is restored, with everything around it."""
 
+import hashlib
 import pathlib
 import re
 import subprocess
@@ -31,14 +32,16 @@ def uri(*options):
 
 def contents(database):
     """Documents, options and indexes of every collection, without what differs between a collection and its copy."""
+    hashes = client[database.name].command("dbHash")["collections"]
     found = {}
     for info in database.list_collections():
         name = info["name"]
         if name.startswith("system."):
             continue
         shown = {key: value for key, value in info["options"].items()}
-        rows = sorted((bson.encode(row) for row in database[name].find()))
-        indexes = [] if info["type"] == "view" else sorted(map(str, database[name].list_indexes()))
+        rows = hashlib.sha256(b"".join(sorted(bson.encode(row) for row in database[name].find()))).hexdigest(), hashes.get(name)
+        # the order of an index's options is that of a map of mongorestore's
+        indexes = [] if info["type"] == "view" else sorted(str(sorted(index.items())) for index in database[name].list_indexes())
         found[name] = info["type"], shown, rows, indexes
     return found
 
@@ -49,6 +52,13 @@ def fill():
     db.people.create_index([("age", 1), ("name", -1)], unique=True, partialFilterExpression={"age": {"$gt": 3}})
     db.people.create_index([("name", "text")])
     db.people.create_index("at", expireAfterSeconds=10**8)
+    db.kinds.insert_one({"_id": bson.ObjectId(), "a": [bson.Timestamp(5, 7), bson.Binary(b"x", 4 + 124), bson.Regex("a.c", "im"), bson.MinKey(), bson.MaxKey(),
+                         bson.Int64(7), 7, 7.0, float("nan"), -0.0, bson.Code("f()"), bson.Decimal128("NaN"), True, None, {"": {"$x": 1, "a.b": 2}}, "\0é"]})
+    db.kinds.create_index([("a", 1)], sparse=True)
+    db.kinds.create_index([("$**", 1)], name="wild", wildcardProjection={"b": 1})
+    db.kinds.create_index([("c", "hashed")], collation={"locale": "simple"})
+    db.kinds.create_index([("place", "2dsphere")], hidden=True)
+    db.create_collection("empty", changeStreamPreAndPostImages={"enabled": True})
     db.create_collection("checked", validator={"a": {"$gt": 0}}, validationLevel="moderate", collation={"locale": "de", "strength": 2})
     db.checked.insert_one({"_id": "x", "a": 1})
     db.create_collection("small", capped=True, size=65_536, max=50)
