@@ -35,7 +35,7 @@ impl LogHold {
 }
 
 impl Source {
-    /// Returns visible, durable records behind `after`, and holds the log from there on for the next request with `hold`. `epoch`: that of the record at
+    /// Returns records behind `after`, up to the last one that is visible at the call, and holds the log from there on for the next request with `hold`. `epoch`: that of the record at
     /// `after`, if the archive has it.
     pub fn log_behind(&self, hold: Option<u64>, after: Position, epoch: Option<u64>) -> Result<LogReply, PeerError> {
         let transactions = self.transactions();
@@ -50,10 +50,10 @@ impl Source {
         if is_other || (after > log.appended() && transactions.is_leading()) {
             return Ok(LogReply::Differs);
         }
-        if transactions.rule() == CommitRule::Own && transactions.is_leading() {
-            // Commits that are acknowledged and not on the disk yet count as well.
-            transactions.make_durable(None).map_err(failed)?;
-        }
+        // A commit that is acknowledged is visible. In a set of several it is on the disk then, else it may not be yet.
+        let visible = transactions.path.published();
+        transactions.make_durable(Some(visible)).map_err(failed)?;
+        assert!(transactions.shown() >= visible, "the log of an archive ends at the last acknowledged commit");
         let block = transactions.log_block(after).map_err(failed)?;
         let hold = self.hold_log(hold, LogHold { follower, used: Instant::now() });
         Ok(block.map_or(LogReply::Nothing { hold }, |block| LogReply::Block { hold, block }))

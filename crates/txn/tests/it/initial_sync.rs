@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use arbor_base::invariants::assert_reached;
 use arbor_base::{Position, TreeId};
 use arbor_disk::{Disk, FaultyDisk};
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Engine, Op};
-use arbor_txn::fetch::{Begun, Peer, PeerError, SYNCING_FILE, Source, SyncMarker};
-use arbor_txn::{CounterId, Error, Opening, Options, TreeOptions, View, trees_of};
+use arbor_txn::fetch::{Begun, LogBlock, LogReply, Peer, PeerError, SYNCING_FILE, Source, SyncMarker};
+use arbor_txn::testing::InMemory;
+use arbor_txn::{CounterId, Durability, Error, Opening, Options, TreeOptions, View, trees_of};
 
 use crate::sets::{Member, quick};
 use crate::support::rows;
@@ -98,6 +100,25 @@ fn a_blank_member_gets_the_state_and_then_the_log() {
     txn.commit_begin().unwrap().position();
     again.commit_all();
     assert_eq!(again.transactions.counter(CounterId(trees[1].0)).unwrap(), 2 * 11 + 1);
+}
+
+#[test]
+fn an_archive_of_the_log_ends_at_the_last_acknowledged_commit() {
+    let own = InMemory::new(Options::default()).unwrap().transactions;
+    own.log().set_commit_interval(Duration::from_secs(3600));
+    let mut txn = own.begin().unwrap();
+    let tree = txn.create_tree(TreeOptions::default());
+    let before = txn.commit(Durability::Journaled).unwrap();
+    let source = Source::new(own.clone());
+    for count in 1..20 {
+        let mut txn = own.begin().unwrap();
+        txn.put(tree, "late", format!("{count}"));
+        let last = txn.commit(Durability::Applied).unwrap();
+        let LogReply::Block { block, .. } = source.log_behind(None, before, None).unwrap() else { panic!("no block") };
+        let head = LogBlock::decode(&block).unwrap().head;
+        assert_eq!((head.last(), head.count), (last, count), "and it is on the disk");
+        assert!(own.log().durable() >= last);
+    }
 }
 
 /// Hands on to a peer, and calls `between` before each request.
