@@ -223,8 +223,11 @@ class Cost:
     def bytes_of_work(self, rate):
         turns = []
         with Load(self.server.port, self.options.clients, self.documents, rate) as load:
-            for _ in range(self.options.turns):
-                turns.append((self.turn(load, False), self.turn(load, True)))
+            for turn in range(self.options.turns):
+                # the data grows: neither kind is always the later one
+                first, second = (False, True) if turn % 2 == 0 else (True, False)
+                done = {first: self.turn(load, first), second: self.turn(load, second)}
+                turns.append((done[False], done[True]))
         shown = lambda own: f"{own[0]:.0f} ({own[1]})"
         return {
             "bytes per operation (checkpoints) without": [shown(without) for without, _ in turns],

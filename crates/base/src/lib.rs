@@ -2,6 +2,7 @@
 //! in the background, random numbers, fields of bytes, assertions.
 
 pub mod aside;
+mod control_group;
 mod durability;
 mod fields;
 mod ids;

@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+use crate::control_group::{ControlGroup, control_groups};
+
 /// The memory of the machine or of the innermost control group that limits this process, whichever is less. `root` is
 /// the directory that contains `proc` and `sys`.
 pub fn memory_limit(root: &Path) -> Option<u64> {
-    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let groups = own.lines().filter_map(|line| limit_of_group(root, line));
+    let limit = |group: ControlGroup| {
+        read_limit(&group.directory.join(if group.unified { "memory.max" } else { "memory.limit_in_bytes" }))
+    };
+    let groups = control_groups(root, "memory").into_iter().filter_map(limit);
     machine_memory(root).into_iter().chain(groups).min()
 }
 
@@ -25,24 +29,6 @@ pub fn machine_memory(root: &Path) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// A line of `/proc/self/cgroup`: `0::/path` (version 2) or `5:memory:/path` (version 1).
-fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
-    let mut fields = line.splitn(3, ':');
-    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    let (base, file) = if controllers.is_empty() {
-        ("sys/fs/cgroup", "memory.max")
-    } else if controllers.split(',').any(|name| name == "memory") {
-        ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
-    } else {
-        return None;
-    };
-    let base = root.join(base);
-    // Inside a container the path may be that of the host, while the container's own group is at the top.
-    let directory = base.join(path.trim_start_matches('/'));
-    let directories = directory.ancestors().take_while(|directory| directory.starts_with(&base));
-    directories.filter_map(|directory| read_limit(&directory.join(file))).min()
 }
 
 /// `max` and the huge number of version 1 mean that there is no limit.

@@ -35,5 +35,5 @@ pub use block::{Row, RowsChecksum, decode as decode_block};
 pub use loads::Loads;
 pub use log_block::{LogBlock, LogBlockHead};
 pub use marker::{SYNCING_FILE, SyncMarker};
-pub use source::{BACKGROUND_NICE, BACKUP_IDLE, Begun, Peer, PeerError, Source, TreeFacts};
+pub use source::{BACKGROUND_NICE, BACKUP_IDLE, Begun, Peer, PeerError, Source, TreeFacts, backup_throttle};
 pub use sync::{SyncProgress, SyncWatch};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, Throttle, TreeId, thread_time};
+use arbor_base::{Position, ThreadThrottle, Throttle, TreeId, thread_time};
 use arbor_engine::TreeOptions;
 use parking_lot::Mutex;
 
@@ -22,6 +22,11 @@ pub const BACKGROUND_NICE: i32 = 10;
 const BACKUP_FLOOR: f64 = 0.02;
 /// And more while this part of them is idle: clients whose every write waits for the disk leave a fifth of them idle, and use all that there is.
 pub const BACKUP_IDLE: f64 = 0.4;
+
+/// The throttle of a thread that makes a backup here.
+pub fn backup_throttle() -> ThreadThrottle {
+    ThreadThrottle::new(BACKUP_FLOOR, BACKUP_IDLE)
+}
 
 /// A snapshot that a peer holds for this member.
 #[derive(Clone, Debug, PartialEq, Eq)]

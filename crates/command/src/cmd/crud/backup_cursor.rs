@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, ThreadThrottle, TreeId};
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::arguments::{Field, present};
 use arbor_protocol::cluster_time::timestamp;
@@ -22,7 +22,7 @@ use arbor_query::cursor::{Filler, RowSource};
 use arbor_query::{AggregateSpec, Cursor, Interrupt};
 use arbor_store::Namespace;
 use arbor_txn::chain::times_of;
-use arbor_txn::fetch::{Begun, LogBlock, LogReply, Peer, PeerError};
+use arbor_txn::fetch::{Begun, LogBlock, LogReply, Peer, PeerError, backup_throttle};
 use arbor_txn::record::refers_to_loads;
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -255,7 +255,7 @@ fn make(server: &Commands, directory: &Path, interrupt: &Interrupt) -> Result<Be
     fs::create_dir_all(directory).map_err(|error| cannot("create", directory, &error))?;
     check_room(server, directory)?;
     let state = server.trees.begin_backup().map_err(crate::cmd::repl::arbor_tree::failed)?;
-    let frozen = Frozen { server, state: &state, interrupt };
+    let frozen = Frozen { server, state: &state, interrupt, throttle: Mutex::new(backup_throttle()) };
     let made = server.host.make_directory(&frozen, &state, home, directory);
     server.trees.end(state.snapshot);
     interrupt.check()?;
@@ -320,11 +320,27 @@ fn files(directory: &Path, listed: &mut VecDeque<DocBuf>) -> std::io::Result<()>
     Ok(())
 }
 
-/// The trees of this server at one moment, until the statement is to end.
+/// The trees of this server at one moment, until the statement is to end. The thread that copies them uses the processors that clients leave.
 struct Frozen<'s> {
     server: &'s Commands,
     state: &'s Begun,
     interrupt: &'s Interrupt,
+    throttle: Mutex<ThreadThrottle>,
+}
+
+impl Frozen<'_> {
+    /// Sleeps until the thread has used no more than its share, of the blocks before and of their way into the files.
+    fn pause(&self) -> std::result::Result<(), PeerError> {
+        let until = Instant::now() + self.throttle.lock().rest();
+        loop {
+            self.interrupt.check().map_err(|error| PeerError::Failed(error.to_string()))?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STEP));
+        }
+    }
 }
 
 impl Peer for Frozen<'_> {
@@ -333,7 +349,7 @@ impl Peer for Frozen<'_> {
     }
 
     fn block(&self, snapshot: u64, tree: TreeId, after: Option<&[u8]>) -> std::result::Result<Vec<u8>, PeerError> {
-        self.interrupt.check().map_err(|error| PeerError::Failed(error.to_string()))?;
+        self.pause()?;
         self.server.trees.block(snapshot, tree, after)
     }
 

@@ -1,6 +1,6 @@
 //! Keeps work in the background to idle processors, and to a small share of all when none is idle.
 //!
-//! Every [`WINDOW`] it reads how long the processors were idle. While a good part of them is, the share of the work doubles; once less than
+//! Every [`WINDOW`] it reads how long the [processors](processors) that it may use were idle. While a good part of them is, the share of the work doubles; once less than
 //! half of that is, it falls to a quarter, down to its floor. Without a floor the work would not end; the floor is what running clients can lose.
 //! The share rises from the floor, since clients that wait for each other's replies leave processors idle for moments and still lose what
 //! the work takes.
@@ -9,9 +9,14 @@
 //!   which is not forgiven. What was not used is not saved.
 //! - T2: a rest is finite, at most the debt divided by the floor: the work ends.
 
+mod processors;
+
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+
+use self::processors::Processors;
 
 const WINDOW: Duration = Duration::from_millis(250);
 /// The least floor, in processors.
@@ -21,14 +26,15 @@ const FLOOR_MIN: f64 = 0.005;
 #[derive(Debug)]
 pub struct Throttle {
     rule: Rule,
+    processors: Processors,
     began: Instant,
 }
 
 impl Throttle {
     /// `floor`: the part of all processors that the work may take away from others. `idle`: the part that has to be idle for more.
     pub fn new(floor: f64, idle: f64) -> Throttle {
-        let processors = std::thread::available_parallelism().map_or(1.0, |number| number.get() as f64);
-        Throttle { rule: Rule::new(processors, floor, (idle, idle_time())), began: Instant::now() }
+        let processors = Processors::of(Path::new("/"));
+        Throttle { rule: Rule::new(processors.number(), floor, idle), processors, began: Instant::now() }
     }
 
     /// Raises the floor, for a copy that does not gain on the writers; at most to one processor.
@@ -38,7 +44,7 @@ impl Throttle {
 
     /// Takes note of processor time that the work has used since the last call. Returns for how long it has to rest. To be called often.
     pub fn rest(&mut self, used: Duration) -> Duration {
-        self.rule.rest(self.began.elapsed(), used, idle_time)
+        self.rule.rest(self.began.elapsed(), used, |window| self.processors.idle(window))
     }
 }
 
@@ -73,16 +79,6 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }
 
-/// Time that all processors together were idle since the system started, or waited for a disk. Zero where the system does
-/// not say: then the work keeps to its floor.
-fn idle_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let first = text.lines().next().unwrap_or_default();
-    let ticks: u64 = first.split_whitespace().skip(4).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    // USER_HZ is 100 wherever Linux runs.
-    Duration::from_millis(ticks * 10)
-}
-
 /// The rule, without a clock.
 #[derive(Debug)]
 struct Rule {
@@ -96,23 +92,15 @@ struct Rule {
     now: Duration,
     /// Processor time, in seconds, that was used beyond the share.
     debt: f64,
-    /// Begin of the window, with the idle time until then.
-    window: (Duration, Duration),
+    /// Begin of the window.
+    window: Duration,
 }
 
 impl Rule {
-    fn new(processors: f64, floor: f64, (much_idle, idle): (f64, Duration)) -> Rule {
+    fn new(processors: f64, floor: f64, much_idle: f64) -> Rule {
         assert!(0.0 < much_idle && much_idle <= 0.5, "work on one of two processors leaves half of them idle");
         let floor = (processors * floor).clamp(FLOOR_MIN, 1.0);
-        Rule {
-            processors,
-            share: floor,
-            floor,
-            much_idle,
-            now: Duration::ZERO,
-            debt: 0.0,
-            window: (Duration::ZERO, idle),
-        }
+        Rule { processors, share: floor, floor, much_idle, now: Duration::ZERO, debt: 0.0, window: Duration::ZERO }
     }
 
     fn press_on(&mut self) {
@@ -120,19 +108,21 @@ impl Rule {
         self.share = self.share.max(self.floor);
     }
 
-    fn rest(&mut self, now: Duration, used: Duration, idle: impl FnOnce() -> Duration) -> Duration {
+    /// `idle` returns how many processors were idle in a window that ends now.
+    fn rest(&mut self, now: Duration, used: Duration, idle: impl FnOnce(Duration) -> f64) -> Duration {
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.now, now));
         self.debt = (self.debt + used.as_secs_f64() - elapsed.as_secs_f64() * self.share).max(0.0);
-        if now.saturating_sub(self.window.0) >= WINDOW {
-            self.measure(now, idle());
+        let window = now.saturating_sub(self.window);
+        if window >= WINDOW {
+            self.window = now;
+            self.measure(idle(window));
         }
         assert!(self.floor <= self.share && self.share <= 1.0, "{} of at least {}", self.share, self.floor);
         Duration::from_secs_f64(self.debt / self.share)
     }
 
-    fn measure(&mut self, now: Duration, idle: Duration) {
-        let (began, idle_then) = std::mem::replace(&mut self.window, (now, idle));
-        let part = idle.saturating_sub(idle_then).as_secs_f64() / (now - began).as_secs_f64() / self.processors;
+    fn measure(&mut self, idle: f64) {
+        let part = idle / self.processors;
         if part >= self.much_idle {
             self.share *= 2.0;
         } else if part < self.much_idle / 2.0 {
@@ -152,11 +142,13 @@ mod tests {
         processors: f64,
         now: f64,
         idle: f64,
+        /// The idle time that the rule knows of.
+        seen: f64,
     }
 
     impl Machine {
         fn new(processors: f64, floor: f64) -> Machine {
-            Machine { rule: Rule::new(processors, floor, (0.4, Duration::ZERO)), processors, now: 0.0, idle: 0.0 }
+            Machine { rule: Rule::new(processors, floor, 0.4), processors, now: 0.0, idle: 0.0, seen: 0.0 }
         }
 
         fn pass(&mut self, seconds: f64, busy: f64) {
@@ -172,8 +164,9 @@ mod tests {
                 let slower = if others + 1.0 > self.processors { 2.0 } else { 1.0 };
                 self.pass(step * slower, others + 1.0 / slower);
                 used += step;
-                let (now, idle) = (Duration::from_secs_f64(self.now), Duration::from_secs_f64(self.idle));
-                let rest = self.rule.rest(now, Duration::from_secs_f64(step), || idle);
+                let (idle, seen) = (self.idle, &mut self.seen);
+                let read = |window: Duration| (idle - std::mem::replace(seen, idle)) / window.as_secs_f64();
+                let rest = self.rule.rest(Duration::from_secs_f64(self.now), Duration::from_secs_f64(step), read);
                 assert!(rest.as_secs_f64() <= 2.0 * step / self.rule.floor, "T2: {rest:?}");
                 self.pass(rest.as_secs_f64(), others);
             }
