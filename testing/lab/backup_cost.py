@@ -5,7 +5,8 @@ increment after 1 % of changes.
     ARBOR=target/release/arbor testing/.venv/bin/python testing/lab/backup_cost.py --mb 1000 --rounds 3
 
 Megabytes per second are those of the documents (10^6 bytes of BSON), everything is durable at the end, and files are in the page cache where the machine has room. A round
-is a time without a backup, the same time with backups one after the other, and again without; it begins and ends with a checkpoint, which is counted. Clients insert and
+is a time without a backup, one with backups one after the other until the last of them has ended, and as much again without; it begins and ends with a checkpoint, which is counted.
+Clients become slower or faster as the data grows: `--seconds` has to be about the time of a backup. Clients insert and
 update as fast as they can, and then at half of that rate. `--rounds 0` leaves the rounds out, for restores of more data. `--work N` also counts what the server writes for N
 operations at half of the rate, in turns without a backup and with one all the time, so that both have the same work and the same checkpoints.
 """
@@ -191,6 +192,7 @@ class Cost:
         kept, more = ratios("rate"), ratios("bytes")
         return {
             "operations per second without": round(middle("rate")),
+            "before, during and behind backups": [" ".join(f"{part['rate']:.0f}" for part in parts) for parts in rounds],
             "loss during backups, %": [round((1 - own) * 100, 1) for own in kept],
             "bytes of the server per operation, ratio": [round(own, 3) for own in more],
             "bytes per operation without": round(middle("bytes")),
@@ -229,10 +231,14 @@ class Cost:
                 done = {first: self.turn(load, first), second: self.turn(load, second)}
                 turns.append((done[False], done[True]))
         shown = lambda own: f"{own[0]:.0f} ({own[1]})"
+        # a checkpoint more or less outweighs a backup
+        of = lambda at, count: [turn[at][0] for turn in turns if turn[at][1] == count]
+        counts = sorted({count for _, (_, count) in turns} & {count for (_, count), _ in turns})
         return {
             "bytes per operation (checkpoints) without": [shown(without) for without, _ in turns],
             "and with": [shown(own) for _, own in turns],
             "ratio of the medians": round(median(own[0] for _, own in turns) / median(without[0] for without, _ in turns), 3),
+            "and of turns with as many checkpoints": {count: round(median(of(1, count)) / median(of(0, count)), 3) for count in counts},
         }
 
     def checkpoints(self):

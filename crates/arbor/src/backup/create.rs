@@ -18,7 +18,7 @@ use crate::pace::{Pace, Speed};
 /// Time between two lines of progress.
 const REPORT: Duration = Duration::from_secs(5);
 /// The share of all processors that a backup takes away from others here when no processor is idle; the server has a share of its own.
-const FLOOR: f64 = 0.01;
+const FLOOR: f64 = 0.0075;
 /// Attempts for a block that does not arrive as it was sent.
 const TRIES: u32 = 3;
 

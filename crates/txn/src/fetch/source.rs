@@ -19,7 +19,7 @@ use crate::{Error, Follower, ReadView, Result, Transactions, View};
 pub const BACKGROUND_NICE: i32 = 10;
 
 /// The share of all processors that the blocks of backups take away from clients of this server when no processor is idle.
-const BACKUP_FLOOR: f64 = 0.02;
+const BACKUP_FLOOR: f64 = 0.015;
 /// And more while this part of them is idle: clients whose every write waits for the disk leave a fifth of them idle, and use all that there is.
 pub const BACKUP_IDLE: f64 = 0.4;
 
