@@ -42,6 +42,7 @@ counters! {
     BlobBytesWritten => "bytes written to blobs",
     CatalogBytesWritten => "bytes written to catalogs",
     AbsorbJobs => "absorb jobs",
+    CombineJobs => "combine jobs",
     PushJobs => "push jobs",
     LeafJobs => "leaf jobs",
     InstallsDiscarded => "installs discarded",

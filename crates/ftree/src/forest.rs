@@ -56,7 +56,7 @@ impl Forest {
             visible: AtomicU64::new(recovered.applied.0),
             writer: Mutex::new(writer),
             backlog: Backlog::new(recovered.applied),
-            work: Work::default(),
+            work: Work::of(options.threads),
             health: Health::default(),
             buffered: Mutex::default(),
             dropped: Dropped::default(),

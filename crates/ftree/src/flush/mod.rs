@@ -3,6 +3,7 @@
 //! - [`absorb`]: a frozen memtable becomes runs in the root's slots; [`direct`]: or leaves at once, where keys ascend
 //! - [`push`]: the runs of a slot move into the slots of its child
 //! - [`leaf`]: the runs of slots over leaves are merged into new leaves
+//! - [`combine`]: the runs of a slot become one
 //! - [`cut`]: range tombstones unlink what they cover
 //! - [`plan`]: which slots are due; [`small`]: which leaves are merged
 //!
@@ -12,6 +13,7 @@
 
 pub mod absorb;
 pub mod backlog;
+pub mod combine;
 pub mod cut;
 pub mod direct;
 pub mod leaf;
@@ -30,7 +32,7 @@ pub use runs::NewRun;
 use crate::health::{Key, key_of};
 use crate::tree::{Bounds, Inner, Place, Placed, Run, Tree};
 
-/// A slot that is to be flushed. Level 1: into its leaf, maybe together with a neighbour.
+/// A slot whose runs are to be combined or flushed. Level 1: into its leaf, maybe together with a neighbour.
 #[derive(Clone)]
 pub struct Job {
     pub tree: Arc<Tree>,
@@ -41,6 +43,8 @@ pub struct Job {
     pub weight: u64,
     /// Bytes of messages that wait.
     pub bytes: u64,
+    /// The runs stay in the slot, as one.
+    pub combines: bool,
 }
 
 impl Job {
@@ -56,6 +60,7 @@ impl Job {
             keys: slots.map(|at| key_of(tree, &place(at))).collect(),
             weight: within.iter().map(|slot| slot.weight()).sum(),
             bytes: within.iter().map(|slot| slot.buffered_bytes()).sum(),
+            combines: false,
         }
     }
 }

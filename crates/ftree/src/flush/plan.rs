@@ -4,9 +4,13 @@
 //! whole holds too much: at 12 % (`buffer_percent`) of 64 leaves of 1 MB that is 6 MB, so a mean slot holds a tenth of its
 //! leaf when it is flushed and leaves are rewritten about four times per their size of messages. Above: a slot that holds
 //! enough for a run of `run_bytes` for each slot of its child, or more than twelve runs, and the heaviest ones while the node
-//! holds two thirds of what all its slots may.
+//! holds two thirds of what all its slots may. Runs that are too many and together less than half of what makes a slot due by
+//! its bytes are combined instead, before anything else: that costs little, and readers wait for it.
+
+use std::cmp::Reverse;
 
 use crate::TreeSettings;
+use crate::merge::RUN_MAX;
 use crate::tree::{Bounds, Child, Inner, Place, Slot};
 
 const RUNS_OVER_LEAF_MAX: usize = 8;
@@ -19,9 +23,11 @@ pub struct Due {
     pub weight: u64,
     /// Bytes of messages.
     pub bytes: u64,
+    /// Its runs are to be combined, and not flushed.
+    pub combines: bool,
 }
 
-/// The slots of the node that are due, heaviest first. `busy`: those that are being flushed, which count as flushed.
+/// The slots of the node that are due, those to combine first and then the heaviest. `busy`: those that are being flushed, which count as flushed.
 pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&Place) -> bool) -> Vec<Due> {
     let limits = Limits::of(node, settings);
     let mut candidates: Vec<(u64, &Slot, Place)> = Vec::new();
@@ -35,11 +41,17 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
     let mut waiting: u64 = candidates.iter().map(|(_, slot, _)| slot.buffered_bytes()).sum();
     let mut due = Vec::new();
     for (weight, slot, place) in candidates {
-        if waiting > limits.node || slot.buffered_bytes() >= limits.slot || slot.runs.len() > limits.runs {
-            waiting -= slot.buffered_bytes();
-            due.push(Due { place, weight, bytes: slot.buffered_bytes() });
+        let bytes = slot.buffered_bytes();
+        if waiting > limits.node || bytes >= limits.slot {
+            waiting -= bytes;
+            due.push(Due { place, weight, bytes, combines: false });
+        } else if slot.runs.len() > limits.runs {
+            let combines = bytes < limits.combined && !slot.has_tombstones();
+            waiting -= if combines { 0 } else { bytes };
+            due.push(Due { place, weight: if combines { u64::MAX } else { weight }, bytes, combines });
         }
     }
+    due.sort_by_key(|due| Reverse(due.weight));
     due
 }
 
@@ -59,6 +71,8 @@ struct Limits {
     node: u64,
     slot: u64,
     runs: usize,
+    /// Bytes of runs that are combined.
+    combined: u64,
 }
 
 impl Limits {
@@ -67,10 +81,16 @@ impl Limits {
         let leaf = u64::from(settings.leaf_bytes);
         if node.level == 1 {
             let node = slots * leaf * u64::from(settings.buffer_percent) / 128;
-            return Limits { node, slot: leaf / 4, runs: RUNS_OVER_LEAF_MAX };
+            return Limits::new(node, leaf / 4, RUNS_OVER_LEAF_MAX, settings);
         }
         let slot = u64::from(settings.fanout) * u64::from(settings.run_bytes);
-        Limits { node: slots * slot * 2 / 3, slot, runs: RUNS_ABOVE_MAX }
+        Limits::new(slots * slot * 2 / 3, slot, RUNS_ABOVE_MAX, settings)
+    }
+
+    fn new(node: u64, slot: u64, runs: usize, settings: &TreeSettings) -> Limits {
+        // large ones are cut: half of the runs that may be are left at most
+        let cut = u64::from(settings.run_bytes) * RUN_MAX * (runs as u64 / 2 - 1);
+        Limits { node, slot, runs, combined: (slot / 2).min(cut) }
     }
 }
 

@@ -115,7 +115,8 @@ impl Stage {
                     match &task {
                         Task::Absorb => out.push_str("absorb\n"),
                         Task::Flush(job) => {
-                            writeln!(out, "flush level {} {}", job.place.level, print(&job.place.bounds)).unwrap();
+                            let verb = if job.combines { "combine" } else { "flush" };
+                            writeln!(out, "{verb} level {} {}", job.place.level, print(&job.place.bounds)).unwrap();
                         }
                     }
                     core.run(task);

@@ -20,7 +20,7 @@ use crate::table::TableWriter;
 use crate::{Entry, RangeTombstone, Result};
 
 /// A run is cut inside of a slot when it holds this many times `run_bytes`.
-pub(super) const RUN_MAX: u64 = 8;
+pub const RUN_MAX: u64 = 8;
 
 /// Takes messages and writes runs.
 pub(super) struct Runs<'a> {

@@ -205,6 +205,10 @@ impl Slot {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
+    pub fn has_tombstones(&self) -> bool {
+        self.runs.iter().any(|run| run.table.meta.has_tombstones)
+    }
+
     fn totals(&self) -> Totals {
         let below = match &self.child {
             Child::Empty => Totals::default(),

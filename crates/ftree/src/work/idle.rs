@@ -91,7 +91,12 @@ impl Core {
         for (at, slot) in node.slots.iter().enumerate().filter(|(_, slot)| !slot.runs.is_empty() && filter(slot)) {
             let place = Place { level: node.level, bounds: node.bounds_of(at, own) };
             if queued < at_most && !self.is_taken(tree, &place) {
-                self.queue(tree, node, own, Due { place, weight: slot.weight(), bytes: slot.buffered_bytes() });
+                self.queue(
+                    tree,
+                    node,
+                    own,
+                    Due { place, weight: slot.weight(), bytes: slot.buffered_bytes(), combines: false },
+                );
                 queued += 1;
             }
         }

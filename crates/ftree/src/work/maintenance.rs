@@ -18,18 +18,22 @@ const RETRY: Duration = Duration::from_millis(200);
 const IDLE: Duration = Duration::from_millis(1000);
 const CLEANED_AT_ONCE: usize = 8;
 const CLEANING: Duration = Duration::from_millis(200);
+/// Blocks that readers load in a second from which on they have the disk first: one slot is cleaned at once.
+const LOADS_OF_READERS: u64 = 500;
 /// Time without a write after which the memtable is absorbed, if there were more than `SNAPSHOTS_MIN` snapshots since.
 const PAUSE: Duration = Duration::from_millis(250);
 const SNAPSHOTS_MIN: u64 = 20;
 
 /// State of the maintenance thread from tick to tick.
-struct Maintenance {
+pub(super) struct Maintenance {
     visible: Seq,
     written: Instant,
     checkpointed: Instant,
     retried: Instant,
     /// Time at which slots were cleaned, or were found clean.
     cleaned: Instant,
+    /// Blocks that readers had loaded then.
+    loaded: u64,
     /// Snapshots that had been made when the last write was seen.
     snapshots: u64,
     /// Time since which space waits to be returned.
@@ -41,18 +45,7 @@ impl Core {
     /// Runs the maintenance thread until it is stopped.
     pub fn maintain_until_stopped(&self) {
         let _poison = PoisonOnPanic(&self.health);
-        let now = Instant::now();
-        let (visible, returning) = (self.visible(), None);
-        let mut maintenance = Maintenance {
-            visible,
-            written: now,
-            checkpointed: now,
-            retried: now,
-            cleaned: now,
-            snapshots: 0,
-            returning,
-            idle: Idle::default(),
-        };
+        let mut maintenance = Maintenance::new(self, Instant::now());
         while !self.work.scheduler.wait_for_stop(TICK) {
             maintenance.tick(self, Instant::now());
         }
@@ -84,6 +77,11 @@ impl Core {
         self.io.counters.get(Counter::AbsorbedBytes) - self.checkpointed_bytes.load(Ordering::Relaxed)
     }
 
+    /// Blocks that were loaded for readers.
+    fn loaded(&self) -> u64 {
+        self.io.counters.get(Counter::LeafBlockMisses) + self.io.counters.get(Counter::RunBlockMisses)
+    }
+
     fn checkpoint_by_itself(&self) {
         self.checkpointed_bytes.store(self.io.counters.get(Counter::AbsorbedBytes), Ordering::Relaxed);
         // What follows from an error is in `health`; it is tried again when it is due again.
@@ -92,7 +90,21 @@ impl Core {
 }
 
 impl Maintenance {
-    fn tick(&mut self, core: &Core, now: Instant) {
+    pub(super) fn new(core: &Core, now: Instant) -> Maintenance {
+        Maintenance {
+            visible: core.visible(),
+            written: now,
+            checkpointed: now,
+            retried: now,
+            cleaned: now,
+            loaded: core.loaded(),
+            snapshots: 0,
+            returning: None,
+            idle: Idle::default(),
+        }
+    }
+
+    pub(super) fn tick(&mut self, core: &Core, now: Instant) {
         if core.health.is_poisoned() {
             return;
         }
@@ -110,9 +122,12 @@ impl Maintenance {
             core.freeze();
             core.work.scheduler.absorb();
         }
-        if idle >= IDLE && now.duration_since(self.cleaned) >= CLEANING && core.work.scheduler.is_idle() {
-            self.cleaned = now;
-            self.idle.clean(core, CLEANED_AT_ONCE);
+        let since = now.duration_since(self.cleaned);
+        if idle >= IDLE && since >= CLEANING && core.work.scheduler.is_idle() {
+            let loaded = core.loaded();
+            let reads = (loaded - self.loaded) as f64 >= LOADS_OF_READERS as f64 * since.as_secs_f64();
+            (self.cleaned, self.loaded) = (now, loaded);
+            self.idle.clean(core, if reads { 1 } else { CLEANED_AT_ONCE });
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`scheduler`]: the queue of tasks
 //! - [`debt`]: waiting work beyond the allowance; [`pace`]: rates and delays; [`room`]: throttling and admission of writers
+//! - [`rest`]: rests of workers, so that work is spread over time
 //! - [`shares`]: how much memory jobs under way may take together
 //! - [`maintenance`]: periodic work: checkpoints, dropped trees; [`idle`]: work while nothing is written
 //!
@@ -14,6 +15,7 @@ pub mod debt;
 pub mod idle;
 pub mod maintenance;
 pub mod pace;
+pub mod rest;
 mod room;
 pub mod scheduler;
 pub mod shares;
@@ -22,13 +24,14 @@ pub mod state;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arbor_base::sometimes;
 
 use crate::Result;
 use crate::core::Core;
 use crate::counters::Counter;
+use crate::flush::combine::combine;
 use crate::flush::leaf::rewrite_leaf;
 use crate::flush::plan::{self, Due};
 use crate::flush::push::push;
@@ -51,6 +54,10 @@ impl Drop for PoisonOnPanic<'_> {
 }
 
 fn flush(core: &Core, job: &Job) -> Result<Flushed> {
+    if job.combines {
+        core.io.counters.add(Counter::CombineJobs, 1);
+        return combine(core, job);
+    }
     if job.place.level == 1 {
         core.io.counters.add(Counter::LeafJobs, 1);
         return rewrite_leaf(core, job);
@@ -63,8 +70,11 @@ impl Core {
     /// Runs a worker thread until it is stopped.
     pub fn work_until_stopped(&self) {
         let _poison = PoisonOnPanic(&self.health);
-        while let Some(task) = self.work.scheduler.next() {
+        let mut rest = Duration::ZERO;
+        while let Some(task) = self.work.scheduler.next(rest) {
+            let (is_flush, begun) = (matches!(task, Task::Flush(_)), Instant::now());
             self.run(task);
+            rest = if is_flush { self.rest(begun.elapsed()) } else { Duration::ZERO };
         }
     }
 
@@ -86,12 +96,13 @@ impl Core {
 
     /// One generation.
     fn run_absorb(&self) {
-        self.work.absorbing.begin(Instant::now());
+        let begun = Instant::now();
         let done = if self.health.is_poisoned() { Ok(None) } else { self.backlog.turn().absorb_one(self) };
         let more = match done {
             Ok(bytes) => {
                 let more = !self.backlog.is_empty() && !self.health.is_poisoned();
-                self.work.absorbing.done(bytes.unwrap_or(0) as i64, Instant::now(), more);
+                self.work.absorbing.done(bytes.unwrap_or(0) as i64, begun.elapsed());
+                self.begin_plan();
                 self.health.found_space();
                 more
             }
@@ -108,7 +119,7 @@ impl Core {
         if self.health.is_poisoned() || self.is_unseen(&job.tree, self.visible()) {
             return self.work.scheduler.flushed(job);
         }
-        self.work.flushing.begin(Instant::now());
+        let begun = Instant::now();
         let done = flush(self, job);
         self.work.scheduler.flushed(job);
         let paid = match &done {
@@ -128,8 +139,7 @@ impl Core {
                 0
             }
         };
-        let more = self.work.scheduler.waiting_bytes() > 0;
-        self.work.flushing.done(paid, Instant::now(), more);
+        self.work.flushing.done(paid, begun.elapsed());
         if done.is_ok() {
             self.plan_again(job);
         }
@@ -187,9 +197,12 @@ impl Core {
 
     /// Queues a job for a slot, with its neighbour when both leaves are small.
     pub fn queue(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds, due: Due) {
-        let Due { place, weight, bytes } = due;
+        let Due { place, weight, bytes, combines } = due;
         let mut keys = vec![key_of(tree, &place)];
-        let bounds = plan::with_neighbour(node, own, &place, &tree.settings.load());
+        let bounds = match combines {
+            true => place.bounds.clone(),
+            false => plan::with_neighbour(node, own, &place, &tree.settings.load()),
+        };
         let mut wide = Place { bounds, ..place.clone() };
         if wide != place {
             let other = if wide.bounds.from == place.bounds.from {
@@ -204,7 +217,7 @@ impl Core {
                 keys.push(other);
             }
         }
-        self.work.scheduler.add(Job { tree: tree.clone(), place: wide, keys, weight, bytes });
+        self.work.scheduler.add(Job { tree: tree.clone(), place: wide, keys, weight, bytes, combines });
     }
 }
 

@@ -6,7 +6,7 @@
 //! slowness(d) - 1)` has one fixed point, at three quarters, and goes there without swinging, within `D / 8 r` seconds, as long
 //! as one job is small compared to `D`. Nothing is remembered but measured rates, so a delay never outlives its cause.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -31,8 +31,9 @@ fn slowness(debt: f64) -> f64 {
     ((debt - 0.5).max(0.0) / 0.25).powi(2)
 }
 
-/// Bytes a second, averaged over some seconds of work. Time without work does not count.
+/// Bytes a second that some threads do together while all of them work, averaged over some seconds of work.
 pub struct Rate {
+    threads: u32,
     state: Mutex<State>,
 }
 
@@ -42,23 +43,18 @@ struct State {
     measured: f64,
     /// Below zero: work made more work.
     bytes: i64,
-    since: Option<Instant>,
-}
-
-impl Default for Rate {
-    fn default() -> Rate {
-        Rate { state: Mutex::new(State { average: 20e6, measured: 0.0, bytes: 0, since: None }) }
-    }
+    /// Time of all threads that the bytes took.
+    busy: Duration,
 }
 
 impl Rate {
-    pub fn get(&self) -> f64 {
-        self.state.lock().average
+    pub fn of(threads: usize) -> Rate {
+        let state = State { average: 20e6, measured: 0.0, bytes: 0, busy: Duration::ZERO };
+        Rate { threads: threads.max(1) as u32, state: Mutex::new(state) }
     }
 
-    /// Work begins. Does nothing while it is under way.
-    pub fn begin(&self, now: Instant) {
-        self.state.lock().since.get_or_insert(now);
+    pub fn get(&self) -> f64 {
+        self.state.lock().average
     }
 
     /// So much was done meanwhile by other work.
@@ -66,28 +62,28 @@ impl Rate {
         self.state.lock().bytes += bytes;
     }
 
-    /// Counts bytes as done. `more`: work continues.
-    pub fn done(&self, bytes: i64, now: Instant, more: bool) {
+    /// Counts bytes that a thread has done in this time.
+    pub fn done(&self, bytes: i64, took: Duration) {
         let mut state = self.state.lock();
-        state.bytes += bytes;
-        let Some(since) = state.since else { return };
-        let took = now.saturating_duration_since(since);
-        if took >= WINDOW {
-            let took = took.as_secs_f64();
-            state.measured += took;
-            let weight = (1.0 - (-took / MEMORY.as_secs_f64()).exp()).max(took / state.measured);
-            let rate = state.bytes as f64 / took;
-            state.average += weight * (rate - state.average);
-            (state.bytes, state.since) = (0, Some(now));
+        (state.bytes, state.busy) = (state.bytes + bytes, state.busy + took);
+        let took = state.busy / self.threads;
+        if took < WINDOW {
+            return;
         }
-        if !more {
-            state.since = None;
-        }
+        let took = took.as_secs_f64();
+        state.measured += took;
+        let weight = (1.0 - (-took / MEMORY.as_secs_f64()).exp()).max(took / state.measured);
+        let rate = state.bytes as f64 / took;
+        debug_assert!((0.0..=1.0).contains(&weight), "a measurement of {took} s has the weight {weight}");
+        state.average += weight * (rate - state.average);
+        (state.bytes, state.busy) = (0, Duration::ZERO);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -108,16 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_does_not_lower_the_rate() {
-        let (rate, start) = (Rate::default(), Instant::now());
-        let mut now = start;
-        for _ in 0..600 {
-            rate.begin(now);
-            now += Duration::from_millis(100);
-            rate.done(1_000_000, now, false);
-            now += Duration::from_secs(3);
+    fn the_rate_is_that_of_all_threads_at_work() {
+        for (threads, rate) in [(1, 10e6), (2, 20e6)] {
+            let measured = Rate::of(threads);
+            // jobs shorter than a measurement, whatever is between them
+            (0..6000).for_each(|_| measured.done(100_000, Duration::from_millis(10)));
+            assert!((measured.get() - rate).abs() < rate / 100.0, "{} of {threads} threads", measured.get());
         }
-        assert!((rate.get() - 10e6).abs() < 1e5, "{}", rate.get());
     }
 
     /// A writer in batches, concurrent with work of some pace, in virtual time.
@@ -125,6 +118,8 @@ mod tests {
         rate: Rate,
         begin: Instant,
         now: Instant,
+        /// End of the last job.
+        done: Instant,
         debt: f64,
         longest: Duration,
         most: f64,
@@ -138,9 +133,8 @@ mod tests {
     impl Play {
         fn new() -> Play {
             let now = Instant::now();
-            let rate = Rate::default();
-            rate.begin(now);
-            Play { rate, begin: now, now, debt: 0.0, longest: Duration::ZERO, most: 0.0 }
+            let rate = Rate::of(1);
+            Play { rate, begin: now, now, done: now, debt: 0.0, longest: Duration::ZERO, most: 0.0 }
         }
 
         /// Writes for `seconds` while work does `pace(seconds)` bytes a second, and returns the bytes of each half second.
@@ -156,7 +150,8 @@ mod tests {
                 begun += pace((self.now - self.begin).as_secs_f64()) * took.as_secs_f64();
                 while begun >= JOB && self.debt >= JOB {
                     (begun, self.debt) = (begun - JOB, self.debt - JOB);
-                    self.rate.done(JOB as i64, self.now, true);
+                    self.rate.done(JOB as i64, self.now - self.done);
+                    self.done = self.now;
                 }
                 begun = begun.min(JOB);
                 let half = ((self.now - from).as_secs_f64() * 2.0) as usize;

@@ -104,7 +104,7 @@ impl Core {
         (bytes as f64 / (MEMTABLES * self.options.memtable_bytes) as f64).max(pinned)
     }
 
-    fn flush_debt(&self) -> f64 {
+    pub(super) fn flush_debt(&self) -> f64 {
         self.work.debt.bytes() as f64 / (BEYOND * self.options.memtable_bytes) as f64
     }
 

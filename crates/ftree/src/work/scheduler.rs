@@ -1,7 +1,7 @@
 //! Queue of background tasks, most urgent first: absorbing a frozen memtable, then flushing, by weight.
 
 use std::collections::{BinaryHeap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -130,17 +130,24 @@ impl Scheduler {
         self.queue.lock().next()
     }
 
-    /// The next task, waited for. `None`: it is time to stop.
-    pub fn next(&self) -> Option<Task> {
+    /// The next task, waited for; only an absorb ends the rest before it is over. `None`: it is time to stop.
+    pub fn next(&self, rest: Duration) -> Option<Task> {
+        let until = Instant::now() + rest;
         let mut queue = self.queue.lock();
         loop {
             if queue.stop {
                 return None;
             }
-            if let Some(task) = queue.next() {
-                return Some(task);
+            let rests = Instant::now() < until;
+            let task = if rests { queue.next_absorb() } else { queue.next() };
+            if task.is_some() {
+                return task;
             }
-            self.wake.wait(&mut queue);
+            // A worker that rests may take a job's wake-up from one that does not: the job waits for the end of the rest then.
+            match rests {
+                true => drop(self.wake.wait_until(&mut queue, until)),
+                false => self.wake.wait(&mut queue),
+            }
         }
     }
 
@@ -188,10 +195,17 @@ impl Scheduler {
 }
 
 impl Queue {
+    fn next_absorb(&mut self) -> Option<Task> {
+        if !self.absorb || self.absorbing {
+            return None;
+        }
+        (self.absorb, self.absorbing) = (false, true);
+        Some(Task::Absorb)
+    }
+
     fn next(&mut self) -> Option<Task> {
-        if self.absorb && !self.absorbing {
-            (self.absorb, self.absorbing) = (false, true);
-            return Some(Task::Absorb);
+        if let Some(absorb) = self.next_absorb() {
+            return Some(absorb);
         }
         let Waiting { job, .. } = self.jobs.pop()?;
         debug_assert!(job.keys.iter().all(|key| self.busy.contains(key)), "a job that waits has its slots");

@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicU64;
 
 use crate::work::debt::Debt;
 use crate::work::pace::Rate;
+use crate::work::rest::Plan;
 use crate::work::scheduler::Scheduler;
 use crate::work::shares::Shares;
 
 /// Waiting work, and how fast it is done.
-#[derive(Default)]
 pub struct Work {
     pub scheduler: Scheduler,
     pub shares: Shares,
@@ -16,6 +16,21 @@ pub struct Work {
     /// Rate at which more could be absorbed without more debt.
     pub flushing: Rate,
     pub debt: Debt,
+    pub plan: Plan,
     /// Bytes that were applied since a writer last waited for room.
     pub unpaced: AtomicU64,
+}
+
+impl Work {
+    pub fn of(threads: usize) -> Work {
+        Work {
+            scheduler: Scheduler::default(),
+            shares: Shares::default(),
+            absorbing: Rate::of(1),
+            flushing: Rate::of(threads),
+            debt: Debt::default(),
+            plan: Plan::default(),
+            unpaced: AtomicU64::new(0),
+        }
+    }
 }

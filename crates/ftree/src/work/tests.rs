@@ -1,4 +1,4 @@
-//! Jobs that hit damage, and a job that panics.
+//! Jobs that hit damage, a job that panics, and idle work next to readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use arbor_engine::{Batch, Engine, Op, TreeOptions, UpdateFunction};
 
 use crate::counters::Counter;
 use crate::tree::Child;
+use crate::work::Task;
+use crate::work::maintenance::Maintenance;
 use crate::{Codec, Error, Forest, Options, TreeSettings};
 
 const TREE: TreeId = TreeId(1);
@@ -107,6 +109,64 @@ fn a_damaged_leaf_is_put_aside_and_the_others_work_on() {
     core.count_debt();
     assert!(core.work.debt.bytes() < aside, "{} bytes of debt, {aside} aside", core.work.debt.bytes());
     forest.checkpoint().expect("checkpoints continue");
+}
+
+#[test]
+fn idle_work_leaves_the_disk_to_readers() {
+    let disk = FaultyDisk::new();
+    let forest = open(options(&disk, 0));
+    apply(&forest, vec![create()]).unwrap();
+    let mut rows = (0..2 * ROWS).map(|number| (key(number), vec![1; 100]));
+    forest.bulk_load(TREE, &mut rows).unwrap();
+    // a tenth of each leaf: worth draining, and not due
+    apply(&forest, (0..2 * ROWS).step_by(10).map(|number| put(number, 2)).collect()).unwrap();
+    let core = forest.core();
+    core.freeze();
+    core.work.scheduler.absorb();
+    core.run_due();
+    let leaf_jobs = || core.io.counters.get(Counter::LeafJobs);
+    assert_eq!(leaf_jobs(), 0);
+    let (begun, second) = (Instant::now(), Duration::from_secs(1));
+    let mut maintenance = Maintenance::new(core, begun);
+    // blocks that readers load until the second, slots that are drained then
+    for (at, loaded, drained) in [(2, 5000, 1), (3, 600, 1), (4, 100, 8)] {
+        core.io.counters.add(Counter::LeafBlockMisses, loaded);
+        let before = leaf_jobs();
+        maintenance.tick(core, begun + second * at);
+        core.run_due();
+        assert_eq!(leaf_jobs() - before, drained, "slots in second {at}, {loaded} blocks loaded");
+    }
+}
+
+#[test]
+fn a_worker_rests_unless_a_memtable_waits() {
+    let disk = FaultyDisk::new();
+    let forest = open(options(&disk, 0));
+    apply(&forest, vec![create()]).unwrap();
+    let mut rows = (0..ROWS).map(|number| (key(number), vec![1; 100]));
+    forest.bulk_load(TREE, &mut rows).unwrap();
+    apply(&forest, (0..ROWS).step_by(10).map(|number| put(number, 2)).collect()).unwrap();
+    let core = forest.core();
+    let scheduler = &core.work.scheduler;
+    core.freeze();
+    scheduler.absorb();
+    let (long, short) = (Duration::from_secs(600), Duration::from_millis(20));
+    let absorb = scheduler.next(long).unwrap();
+    assert!(matches!(absorb, Task::Absorb), "an absorb ends a rest");
+    core.run(absorb);
+    Maintenance::new(core, Instant::now() - short * 100).tick(core, Instant::now());
+    let begun = Instant::now();
+    assert!(matches!(scheduler.next(short), Some(Task::Flush(_))), "a slot waits");
+    assert!(begun.elapsed() >= short, "a rest has its length");
+    assert!(matches!(scheduler.next(Duration::ZERO), Some(Task::Flush(_))));
+
+    // the plan is kept: a job after which nothing is beyond buffers is no hurry
+    let job = Duration::from_millis(3);
+    assert_eq!((core.work.debt.bytes(), core.rest(job), core.rest(long)), (0, job * 4, Duration::from_millis(100)));
+    core.work.debt.set(u64::MAX, 1);
+    assert_eq!(core.rest(job), Duration::ZERO, "more is left than was planned");
+    scheduler.stop();
+    assert!(scheduler.next(long).is_none());
 }
 
 struct Panics;
