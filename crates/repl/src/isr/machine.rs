@@ -276,9 +276,9 @@ impl Machine {
         self
     }
 
-    /// Builds a defect in.
-    #[cfg(debug_assertions)]
+    /// Builds a defect in, which needs a build with debug assertions.
     pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Machine {
+        assert!(cfg!(debug_assertions) || mutant.is_none(), "{mutant:?} has no effect in this build");
         self.mutant = mutant;
         if mutant == Some(Mutant::PromiseForgotten) {
             self.promised.until = self.now;
