@@ -1,14 +1,17 @@
 //! The router's knowledge of the cluster: copies of documents of the config servers, read when they are first needed and again when a
 //! shard says that they are out of date. That makes a wrong copy harmless: shards check the versions of requests.
+//!
+//! [`documents`]: the documents themselves; [`views`]: views and time series that the router resolves.
+
+mod documents;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
-use arbor_command::analysis::{ConfigCollections, expiring_index};
+use arbor_bson::{Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
-use arbor_lang::time_series::Unpack;
 use arbor_query::Interrupt;
 use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
@@ -20,11 +23,11 @@ use crate::shard::{Connect, Shard, is_unreachable};
 use crate::table::{self, Table};
 use crate::time_series::BUCKETS;
 
+pub(crate) use views::View;
+
 /// Longest wait for the drop of a database.
 const DROP_PATIENCE: Duration = Duration::from_secs(20);
 const DROP_NAP: Duration = Duration::from_millis(50);
-/// Views upon views.
-const VIEWS_MAX: usize = 20;
 /// Copies of more collections than this are forgotten, all at once.
 const COLLECTIONS_MAX: usize = 100_000;
 
@@ -156,18 +159,6 @@ pub(crate) struct Database {
     pub no_view: bool,
 }
 
-/// A view, and those below it, that the router resolves.
-#[derive(Debug)]
-pub(crate) struct View {
-    /// Collection of the same database.
-    pub on: String,
-    /// The collection has the buckets of this time series.
-    pub is_time_series: bool,
-    pub stages: ArrayBuf,
-    /// Empty: the simple one.
-    pub collation: DocBuf,
-}
-
 /// Place of the documents of a collection.
 #[derive(Clone)]
 pub(crate) enum Routing {
@@ -237,164 +228,6 @@ impl Catalog {
     /// Runs a read on the config servers. None: they cannot be asked.
     pub(crate) fn ask_config(&self, db: &str, command: &DocBuf, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
         self.new_copy(interrupt, |interrupt| self.config.call(db, command, interrupt))
-    }
-
-    /// Reads all documents of a collection of the config servers.
-    pub(crate) fn read(
-        &self,
-        collection: &str,
-        filter: &DocBuf,
-        sort: &str,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<DocBuf>> {
-        let mut documents = Vec::new();
-        self.each(collection, filter, sort, interrupt, |doc| {
-            documents.push(doc.to_buf());
-            Ok(())
-        })?;
-        Ok(documents)
-    }
-
-    fn each(
-        &self,
-        collection: &str,
-        filter: &DocBuf,
-        sort: &str,
-        interrupt: &Interrupt,
-        take: impl FnMut(Doc<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let find = DocBuf::new().with("find", collection).with("filter", filter);
-        self.each_of("config", find.with("sort", &DocBuf::new().with(sort, 1i32)), interrupt, take)
-    }
-
-    /// Reads the documents of a `find` on the config servers.
-    fn each_of(
-        &self,
-        db: &str,
-        find: DocBuf,
-        interrupt: &Interrupt,
-        mut take: impl FnMut(Doc<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let collection = fields::string(find.as_doc(), "find").unwrap_or_default().to_owned();
-        let find = find.with("readConcern", &DocBuf::new().with("level", "majority"));
-        let mut reply = self.config.call(db, &find, interrupt)?;
-        loop {
-            let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
-                return Err(Error::new(Code::INTERNAL_ERROR, "the config servers sent a reply without a cursor"));
-            };
-            let batch = fields::array(cursor, "firstBatch").or_else(|| fields::array(cursor, "nextBatch"));
-            for value in batch.iter().flat_map(|batch| batch.iter()) {
-                if let ValueRef::Document(doc) = value {
-                    take(doc)?;
-                }
-            }
-            let id = fields::int(cursor, "id");
-            if id == 0 {
-                *self.lost.lock() = None;
-                return Ok(());
-            }
-            let more = DocBuf::new().with("getMore", id).with("collection", collection.as_str());
-            reply = self.config.call(db, &more, interrupt)?;
-        }
-    }
-
-    /// Reads users or roles.
-    pub(crate) fn accounts(
-        &self,
-        collection: &str,
-        filter: Doc<'_>,
-        limit: Option<u64>,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<DocBuf>> {
-        let mut find = DocBuf::new().with("find", collection).with("filter", filter);
-        if let Some(limit) = limit {
-            find.append("limit", limit as i64);
-        }
-        let mut documents = Vec::new();
-        self.each_of("admin", find, interrupt, |doc| {
-            documents.push(doc.to_buf());
-            Ok(())
-        })?;
-        Ok(documents)
-    }
-
-    pub(crate) fn read_one(&self, collection: &str, id: ValueRef<'_>, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
-        let filter = DocBuf::new().with("_id", id);
-        Ok(self.read(collection, &filter, "_id", interrupt)?.into_iter().next())
-    }
-
-    /// Returns the last chunk of a collection whose lower bound is at (`$lte`) or before (`$lt`) a bound.
-    pub(crate) fn last_chunk(
-        &self,
-        uuid: &[u8],
-        operator: &str,
-        bound: Doc<'_>,
-        interrupt: &Interrupt,
-    ) -> Result<Option<DocBuf>> {
-        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
-        let filter = DocBuf::new().with("uuid", uuid).with("min", &DocBuf::new().with(operator, bound));
-        let find = DocBuf::new().with("find", "chunks").with("filter", &filter);
-        let find = find.with("sort", &DocBuf::new().with("min", -1i32)).with("limit", 1i32);
-        self.first(find, interrupt)
-    }
-
-    /// Returns a chunk that a shard has of a collection, other than the one with an `_id`.
-    pub(crate) fn other_chunk(
-        &self,
-        uuid: &[u8],
-        shard: &str,
-        id: ValueRef<'_>,
-        interrupt: &Interrupt,
-    ) -> Result<Option<DocBuf>> {
-        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
-        let filter = DocBuf::new().with("uuid", uuid).with("shard", shard).with("_id", &DocBuf::new().with("$ne", id));
-        self.first(DocBuf::new().with("find", "chunks").with("filter", &filter).with("limit", 1i32), interrupt)
-    }
-
-    fn first(&self, find: DocBuf, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
-        let mut found = None;
-        self.each_of("config", find, interrupt, |doc| {
-            found = Some(doc.to_buf());
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// Runs a command on the config servers with majority.
-    pub(crate) fn write(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
-        let concern = DocBuf::new().with("w", "majority").with("wtimeout", 60_000i32);
-        let reply = self.config.call("config", &command.with("writeConcern", &concern), interrupt)?;
-        if let Some(error) = fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
-            && let ValueRef::Document(error) = error
-        {
-            return Err(crate::shard::error_of(error));
-        }
-        match fields::document(reply.as_doc(), "writeConcernError") {
-            Some(error) => Err(crate::shard::error_of(error)),
-            None => Ok(reply),
-        }
-    }
-
-    /// Replaces a document by its `_id`, or inserts it.
-    pub(crate) fn put(&self, collection: &str, document: &DocBuf, interrupt: &Interrupt) -> Result<()> {
-        let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
-        let statement = DocBuf::new().with("q", &id).with("u", document).with("upsert", true);
-        let updates = std::iter::once(&statement).collect::<arbor_bson::ArrayBuf>();
-        self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt).map(drop)
-    }
-
-    pub(crate) fn insert(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
-        for some in documents.chunks(10_000) {
-            let some: arbor_bson::ArrayBuf = some.iter().collect();
-            self.write(DocBuf::new().with("insert", collection).with("documents", &some), interrupt)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn delete(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<()> {
-        let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
-        let deletes = std::iter::once(&statement).collect::<arbor_bson::ArrayBuf>();
-        self.write(DocBuf::new().with("delete", collection).with("deletes", &deletes), interrupt).map(drop)
     }
 
     /// Reads all shards again, and returns them.
@@ -503,29 +336,6 @@ impl Catalog {
     /// Returns the names of all sharded collections, of which some may be unsplittable.
     pub(crate) fn sharded(&self, interrupt: &Interrupt) -> Result<Vec<String>> {
         self.names("collections", &DocBuf::new(), interrupt)
-    }
-
-    /// Reads the `_id` of all documents, where these are names, in order.
-    fn names(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<Vec<String>> {
-        let read = self.read(collection, filter, "_id", interrupt)?;
-        Ok(read.iter().filter_map(|one| fields::string(one.as_doc(), "_id")).map(str::to_owned).collect())
-    }
-
-    /// Returns the newest rows of `config.changelog` whose kind begins so, the newest first.
-    pub(crate) fn last_events(&self, what: &str, limit: i64, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
-        let pattern = format!("^{}", what.replace('.', "\\."));
-        let of_kind = DocBuf::new().with("$regex", pattern.as_str());
-        let find = DocBuf::new()
-            .with("find", "changelog")
-            .with("filter", &DocBuf::new().with("what", &of_kind))
-            .with("sort", &DocBuf::new().with("$natural", -1i32))
-            .with("limit", limit);
-        let mut rows = Vec::new();
-        self.each_of("config", find, interrupt, |row| {
-            rows.push(row.to_buf());
-            Ok(())
-        })?;
-        Ok(rows)
     }
 
     /// Like [`Catalog::database`]; waits until one that is being dropped is gone.
@@ -659,106 +469,6 @@ impl Catalog {
         table.finish(&last).map(Some)
     }
 
-    /// Returns what `find_out` says of a name, or has said a moment ago.
-    fn recently(&self, name: String, find_out: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        if let Some((found, when)) = self.recent.lock().get(&name)
-            && when.elapsed() < RECENT
-        {
-            return Ok(*found);
-        }
-        let found = find_out()?;
-        let mut recent = self.recent.lock();
-        if recent.len() >= RECENT_MAX {
-            recent.clear();
-        }
-        recent.insert(name, (found, Instant::now()));
-        Ok(found)
-    }
-
-    /// Returns the view of a name if no shard can read it alone: it is over a sharded collection, or its stages use one. Requires that
-    /// the name, if it is no view, is read by [`Catalog::routing`].
-    pub(crate) fn view_to_resolve(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<View>> {
-        let is_none = self.no_views.lock().contains(&format!("{db}.{name}"));
-        if is_none { Ok(None) } else { self.view_now(db, name, interrupt) }
-    }
-
-    /// Like [`Catalog::view_to_resolve`], for a name that is read in any way.
-    pub(crate) fn view_now(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<View>> {
-        if matches!(db, "admin" | "config" | "local") || name.is_empty() {
-            return Ok(None);
-        }
-        let any = self.recently(db.to_owned(), || Ok(!self.sharded_of(db, interrupt)?.is_empty()))?;
-        let namespace = format!("{db}.{name}");
-        if !any || self.table(&namespace, interrupt)?.is_some() {
-            return Ok(None);
-        }
-        let (is_view, found) = self.find_view(db, name, interrupt)?;
-        if !is_view {
-            let mut no_views = self.no_views.lock();
-            if no_views.len() >= RECENT_MAX {
-                no_views.clear();
-            }
-            no_views.insert(namespace);
-        }
-        Ok(found)
-    }
-
-    /// A shard has found a view, or a time series on several shards, of a name that was none.
-    pub(crate) fn forget_no_views(&self) {
-        self.no_views.lock().clear();
-        self.recent.lock().clear();
-        let is_no_series = |name: &str, table: &Option<Arc<Table>>| {
-            table.is_none() && name.split_once('.').is_some_and(|(_, name)| name.starts_with(BUCKETS))
-        };
-        self.known.lock().collections.retain(|name, table| !is_no_series(name, table));
-    }
-
-    /// Returns the table of the buckets of a name, if it is a time series on chosen shards.
-    pub(crate) fn buckets(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<Option<Arc<Table>>> {
-        if matches!(db, "admin" | "config" | "local") || name.is_empty() || name.starts_with("system.") {
-            return Ok(None);
-        }
-        Ok(self.table(&format!("{db}.{BUCKETS}{name}"), interrupt)?.filter(|table| table.time_series.is_some()))
-    }
-
-    /// Returns whether a name is a view, and it if the router is to resolve it.
-    fn find_view(&self, db: &str, name: &str, interrupt: &Interrupt) -> Result<(bool, Option<View>)> {
-        let Some(database) = self.database(db, interrupt)? else { return Ok((false, None)) };
-        let shard = self.shard(&database.primary, interrupt)?;
-        let (mut on, mut parts, mut is_needed) = (name.to_owned(), Vec::new(), false);
-        let (mut collation, mut is_time_series) = (None, false);
-        for _ in 0..VIEWS_MAX {
-            if let Some(table) = self.buckets(db, &on, interrupt)? {
-                let unpack = table.time_series.as_ref().map(|options| Unpack::of(options).to_doc());
-                parts.push(unpack.iter().collect());
-                (on, is_needed, is_time_series) = (format!("{BUCKETS}{on}"), true, parts.len() == 1);
-                break;
-            }
-            let filter = DocBuf::new().with("name", on.as_str()).with("type", "view");
-            let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
-            let listed = shard.call(db, &list, interrupt)?;
-            let views = crate::definitions::first_batch(listed.as_doc())?;
-            let options = views.first().and_then(|view| fields::document(*view, "options"));
-            let Some(below) = options.and_then(|options| fields::string(options, "viewOn")) else { break };
-            let stages = options.and_then(|options| fields::array(options, "pipeline")).unwrap_or(Array::empty());
-            for (db, other) in crate::pipeline::others(db, stages) {
-                is_needed |= self.table(&format!("{db}.{other}"), interrupt)?.is_some()
-                    || self.buckets(&db, &other, interrupt)?.is_some();
-            }
-            parts.push(stages.to_buf());
-            let own = options.and_then(|options| fields::document(options, "collation"));
-            collation.get_or_insert_with(|| own.map_or_else(DocBuf::new, Doc::to_buf));
-            below.clone_into(&mut on);
-            if self.table(&format!("{db}.{on}"), interrupt)?.is_some() {
-                is_needed = true;
-                break;
-            }
-        }
-        let stages = parts.iter().rev().flat_map(|part| part.as_array().iter()).collect();
-        let collation = collation.unwrap_or_default();
-        Ok((!parts.is_empty(), is_needed.then_some(View { on, is_time_series, stages, collation })))
-    }
-
     /// Finds out where a collection is. `create`: its database is created if it does not exist.
     pub(crate) fn routing(&self, db: &str, namespace: &str, create: bool, interrupt: &Interrupt) -> Result<Routing> {
         if db == "config" || db == "admin" {
@@ -840,29 +550,6 @@ impl Catalog {
         let mut known = self.known.lock();
         known.databases.clear();
         known.forget_where(|_| true);
-    }
-}
-
-impl ConfigCollections for Catalog {
-    fn read(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
-        Catalog::read(self, collection, filter, "_id", interrupt)
-    }
-
-    fn put(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
-        for some in documents.chunks(1000) {
-            let replace = |document: &DocBuf| {
-                let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
-                DocBuf::new().with("q", &id).with("u", document).with("upsert", true)
-            };
-            let updates: ArrayBuf = some.iter().map(replace).collect::<Vec<DocBuf>>().iter().collect();
-            self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt)?;
-        }
-        Ok(())
-    }
-
-    fn expire_at(&self, collection: &str, field: &str, interrupt: &Interrupt) -> Result<()> {
-        let indexes: ArrayBuf = std::iter::once(&expiring_index(field)).collect();
-        self.write(DocBuf::new().with("createIndexes", collection).with("indexes", &indexes), interrupt).map(drop)
     }
 }
 

@@ -1,0 +1,216 @@
+//! Documents of the config servers, read and written with majority.
+
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_command::analysis::{ConfigCollections, expiring_index};
+use arbor_command::{Error, Result};
+use arbor_query::Interrupt;
+
+use super::Catalog;
+use crate::fields;
+use crate::shard::error_of;
+
+impl Catalog {
+    /// Reads all documents of a collection of the config servers.
+    pub(crate) fn read(
+        &self,
+        collection: &str,
+        filter: &DocBuf,
+        sort: &str,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<DocBuf>> {
+        let mut documents = Vec::new();
+        self.each(collection, filter, sort, interrupt, |doc| {
+            documents.push(doc.to_buf());
+            Ok(())
+        })?;
+        Ok(documents)
+    }
+
+    pub(super) fn each(
+        &self,
+        collection: &str,
+        filter: &DocBuf,
+        sort: &str,
+        interrupt: &Interrupt,
+        take: impl FnMut(Doc<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let find = DocBuf::new().with("find", collection).with("filter", filter);
+        self.each_of("config", find.with("sort", &DocBuf::new().with(sort, 1i32)), interrupt, take)
+    }
+
+    /// Reads the documents of a `find` on the config servers.
+    fn each_of(
+        &self,
+        db: &str,
+        find: DocBuf,
+        interrupt: &Interrupt,
+        mut take: impl FnMut(Doc<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let collection = fields::string(find.as_doc(), "find").unwrap_or_default().to_owned();
+        let find = find.with("readConcern", &DocBuf::new().with("level", "majority"));
+        let mut reply = self.config.call(db, &find, interrupt)?;
+        loop {
+            let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
+                return Err(Error::new(Code::INTERNAL_ERROR, "the config servers sent a reply without a cursor"));
+            };
+            let batch = fields::array(cursor, "firstBatch").or_else(|| fields::array(cursor, "nextBatch"));
+            for value in batch.iter().flat_map(|batch| batch.iter()) {
+                if let ValueRef::Document(doc) = value {
+                    take(doc)?;
+                }
+            }
+            let id = fields::int(cursor, "id");
+            if id == 0 {
+                *self.lost.lock() = None;
+                return Ok(());
+            }
+            let more = DocBuf::new().with("getMore", id).with("collection", collection.as_str());
+            reply = self.config.call(db, &more, interrupt)?;
+        }
+    }
+
+    /// Reads users or roles.
+    pub(crate) fn accounts(
+        &self,
+        collection: &str,
+        filter: Doc<'_>,
+        limit: Option<u64>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<DocBuf>> {
+        let mut find = DocBuf::new().with("find", collection).with("filter", filter);
+        if let Some(limit) = limit {
+            find.append("limit", limit as i64);
+        }
+        let mut documents = Vec::new();
+        self.each_of("admin", find, interrupt, |doc| {
+            documents.push(doc.to_buf());
+            Ok(())
+        })?;
+        Ok(documents)
+    }
+
+    pub(crate) fn read_one(&self, collection: &str, id: ValueRef<'_>, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
+        let filter = DocBuf::new().with("_id", id);
+        Ok(self.read(collection, &filter, "_id", interrupt)?.into_iter().next())
+    }
+
+    /// Returns the last chunk of a collection whose lower bound is at (`$lte`) or before (`$lt`) a bound.
+    pub(crate) fn last_chunk(
+        &self,
+        uuid: &[u8],
+        operator: &str,
+        bound: Doc<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<DocBuf>> {
+        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
+        let filter = DocBuf::new().with("uuid", uuid).with("min", &DocBuf::new().with(operator, bound));
+        let find = DocBuf::new().with("find", "chunks").with("filter", &filter);
+        let find = find.with("sort", &DocBuf::new().with("min", -1i32)).with("limit", 1i32);
+        self.first(find, interrupt)
+    }
+
+    /// Returns a chunk that a shard has of a collection, other than the one with an `_id`.
+    pub(crate) fn other_chunk(
+        &self,
+        uuid: &[u8],
+        shard: &str,
+        id: ValueRef<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<DocBuf>> {
+        let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
+        let filter = DocBuf::new().with("uuid", uuid).with("shard", shard).with("_id", &DocBuf::new().with("$ne", id));
+        self.first(DocBuf::new().with("find", "chunks").with("filter", &filter).with("limit", 1i32), interrupt)
+    }
+
+    fn first(&self, find: DocBuf, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
+        let mut found = None;
+        self.each_of("config", find, interrupt, |doc| {
+            found = Some(doc.to_buf());
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Runs a command on the config servers with majority.
+    pub(crate) fn write(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
+        let concern = DocBuf::new().with("w", "majority").with("wtimeout", 60_000i32);
+        let reply = self.config.call("config", &command.with("writeConcern", &concern), interrupt)?;
+        if let Some(error) = fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
+            && let ValueRef::Document(error) = error
+        {
+            return Err(error_of(error));
+        }
+        match fields::document(reply.as_doc(), "writeConcernError") {
+            Some(error) => Err(error_of(error)),
+            None => Ok(reply),
+        }
+    }
+
+    /// Replaces a document by its `_id`, or inserts it.
+    pub(crate) fn put(&self, collection: &str, document: &DocBuf, interrupt: &Interrupt) -> Result<()> {
+        let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
+        let statement = DocBuf::new().with("q", &id).with("u", document).with("upsert", true);
+        let updates = std::iter::once(&statement).collect::<ArrayBuf>();
+        self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt).map(drop)
+    }
+
+    pub(crate) fn insert(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        for some in documents.chunks(10_000) {
+            let some: ArrayBuf = some.iter().collect();
+            self.write(DocBuf::new().with("insert", collection).with("documents", &some), interrupt)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<()> {
+        let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
+        let deletes = std::iter::once(&statement).collect::<ArrayBuf>();
+        self.write(DocBuf::new().with("delete", collection).with("deletes", &deletes), interrupt).map(drop)
+    }
+
+    /// Reads the `_id` of all documents, where these are names, in order.
+    pub(super) fn names(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<Vec<String>> {
+        let read = self.read(collection, filter, "_id", interrupt)?;
+        Ok(read.iter().filter_map(|one| fields::string(one.as_doc(), "_id")).map(str::to_owned).collect())
+    }
+
+    /// Returns the newest rows of `config.changelog` whose kind begins so, the newest first.
+    pub(crate) fn last_events(&self, what: &str, limit: i64, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+        let pattern = format!("^{}", what.replace('.', "\\."));
+        let of_kind = DocBuf::new().with("$regex", pattern.as_str());
+        let find = DocBuf::new()
+            .with("find", "changelog")
+            .with("filter", &DocBuf::new().with("what", &of_kind))
+            .with("sort", &DocBuf::new().with("$natural", -1i32))
+            .with("limit", limit);
+        let mut rows = Vec::new();
+        self.each_of("config", find, interrupt, |row| {
+            rows.push(row.to_buf());
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+}
+
+impl ConfigCollections for Catalog {
+    fn read(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+        Catalog::read(self, collection, filter, "_id", interrupt)
+    }
+
+    fn put(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        for some in documents.chunks(1000) {
+            let replace = |document: &DocBuf| {
+                let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
+                DocBuf::new().with("q", &id).with("u", document).with("upsert", true)
+            };
+            let updates: ArrayBuf = some.iter().map(replace).collect::<Vec<DocBuf>>().iter().collect();
+            self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt)?;
+        }
+        Ok(())
+    }
+
+    fn expire_at(&self, collection: &str, field: &str, interrupt: &Interrupt) -> Result<()> {
+        let indexes: ArrayBuf = std::iter::once(&expiring_index(field)).collect();
+        self.write(DocBuf::new().with("createIndexes", collection).with("indexes", &indexes), interrupt).map(drop)
+    }
+}
