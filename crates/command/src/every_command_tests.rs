@@ -238,7 +238,7 @@ static CASES: &[Case] = &[
     succeeds("{connPoolStats: 1}", "numClientConnections numAScopedConnections totalInUse totalAvailable totalCreated pools hosts", &[]),
     succeeds("{connectionStatus: 1}", "authInfo", &[]),
     succeeds("{convertToCapped: 'c', size: 4096}", "", &[("convertToCapped", "5", INVALID_NAMESPACE)]),
-    fails("{convertToPartitioned: 'c'}", ILLEGAL_OPERATION, &[("convertToPartitioned", "5", INVALID_NAMESPACE)]),
+    succeeds("{convertToPartitioned: 'c'}", "", &[("convertToPartitioned", "5", INVALID_NAMESPACE)]),
     succeeds("{count: 'c'}", "n", &[("count", "5", INVALID_NAMESPACE), ("query", "5", TYPE_MISMATCH)]),
     succeeds("{create: 'd'}", "", &[("create", "5", INVALID_NAMESPACE), ("capped", "'x'", TYPE_MISMATCH)]),
     succeeds("{createIndexes: 'c', indexes: [{key: {b: 1}, name: 'b_1'}]}", "numIndexesBefore numIndexesAfter createdCollectionAutomatically", &[

@@ -10,13 +10,9 @@ use crate::target::Target;
 use crate::target::managed::Flags;
 use crate::{Error, Result};
 
-/// Systems that are engines of a MySQL or MariaDB: their names in SQL, and whether their point queries are asked by HANDLER.
-const ENGINES: [(&str, &str, bool); 4] = [
-    ("innodb", "InnoDB", false),
-    ("innodb-handler", "InnoDB", true),
-    ("myrocks", "ROCKSDB", false),
-    ("myrocks-handler", "ROCKSDB", true),
-];
+/// Systems that are engines of a MySQL or MariaDB: their names in SQL, and whether their point queries are asked by HANDLER, which MyRocks has not.
+const ENGINES: [(&str, &str, bool); 3] =
+    [("innodb", "InnoDB", false), ("innodb-handler", "InnoDB", true), ("myrocks", "ROCKSDB", false)];
 
 /// An installed MySQL or MariaDB other than Debian's: its engines are systems `NAME.innodb` and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -245,8 +241,8 @@ mod tests {
         let of = |name: &str| MariaDb::of(name, &builds);
         assert_eq!(of("a.innodb-handler").unwrap().prefix(), Path::new("/opt/mysql-5.6"));
         assert_eq!(of("innodb").unwrap().prefix(), Path::new(DEBIAN));
-        assert!(of("a.frob").is_none() && of("b.innodb").is_none() && of("ftree").is_none());
-        assert_eq!(MariaDb::names(&builds).len(), 8);
+        assert!(of("a.frob").is_none() && of("b.innodb").is_none() && of("myrocks-handler").is_none());
+        assert_eq!(MariaDb::names(&builds).len(), 6);
         assert!(
             of("a.innodb")
                 .unwrap()
