@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     const STATUS: (&str, &str) = ("proc/self/status", "Name:\tarbor\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3\n");
-    /// Recorded on a machine of four processors, one second apart: 1 s of idle time on the first, 0.5 s on the second, 0.25 s of waiting for the disk on the
+    /// Four processors, one second apart: 1 s of idle time on the first, 0.5 s on the second, 0.25 s of waiting for the disk on the
     /// third.
     const STAT: &str = "cpu  1368050 165671 463837 932020 54813 0 87589 640 0 0\n\
         cpu0 673775 80830 221386 504800 20486 0 36994 320 0 0\n\

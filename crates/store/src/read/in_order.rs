@@ -174,7 +174,6 @@ mod tests {
             all.iter().for_each(|key| parts[random.below(trees as u64) as usize].push(key.clone()));
             let cursors = parts.into_iter().map(|keys| Box::new(Keys { keys, at: 0 }) as Box<dyn Cursor>);
             let (mut own, mut model) = (InOrder::new(cursors.collect()), Keys { keys: all, at: 0 });
-            let mut valid = false;
             for step in 0..3000 {
                 let target = [random.below(62) as u8, random.below(3) as u8];
                 let (found, expected) = match random.below(10) {
@@ -185,7 +184,7 @@ mod tests {
                     4..7 => (own.next(), model.next()),
                     _ => (own.prev(), model.prev()),
                 };
-                (valid, _) = (found.unwrap(), valid);
+                let valid = found.unwrap();
                 assert_eq!(valid, expected.unwrap(), "step {step} of {trees} trees");
                 assert!(
                     !valid || own.key() == model.key() && own.value() == model.value(),
