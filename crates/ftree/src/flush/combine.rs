@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arbor_base::sometimes;
 
-use super::{Flushed, Job, runs};
+use super::{Flushed, Job, plan, runs};
 use crate::Result;
 use crate::core::Core;
 use crate::flush::absorb::fanout;
@@ -22,37 +22,44 @@ pub fn combine(core: &Core, job: &Job) -> Result<Flushed> {
     let at = node.slot_of(&job.place.bounds.from);
     let (Some(slot), bounds) = (node.slots.get(at), node.bounds_of(at, &own)) else { return Ok(Flushed::Refused) };
     // a run with range tombstones says something of what is below: it goes there
-    if slot.runs.len() < 2 || slot.has_tombstones() {
+    let before = plan::large_runs(node, slot, &job.tree.settings.load());
+    let runs = slot.runs.get(before..).unwrap_or_default();
+    if runs.len() < 2 || slot.has_tombstones() {
         return Ok(Flushed::Refused);
     }
-    let tables: Vec<(Arc<Table>, u64)> = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
+    if before > 0 {
+        sometimes!("ftree: a large run stays while others are combined");
+    }
+    let tables: Vec<(Arc<Table>, u64)> = runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
     let made = runs::of_tables(core, &job.tree, &tables, &bounds, &Inner::void(node.level))?;
     let within = |run: &runs::NewRun| run.bytes_within(&bounds).map(|bytes| Run { table: run.table.clone(), bytes });
     let made: Vec<Run> = made.iter().filter_map(within).collect();
     let ends_before = |runs: &[Run]| matches!(runs, [a, b] if a.table.meta.last_key < b.table.meta.first_key);
     debug_assert!(made.windows(2).all(ends_before), "C1: the runs of one job are disjoint and in order");
     sometimes!("ftree: the runs of a slot are combined");
-    let mut change = |node: &Inner, own: &Bounds| replace(node, own, &bounds, &tables, &made);
+    let mut change = |node: &Inner, own: &Bounds| replace(node, own, &bounds, before, &tables, &made);
     let done = job.tree.install_root(|root| edit(root, &job.place, fanout(&job.tree), &mut change));
     Ok(if done { Flushed::Done(0) } else { Flushed::Refused })
 }
 
-/// The node's content with the new runs in the place of those that the slot began with. They are as old as these (I1).
+/// The node's content with the new runs in the place of those that the slot had behind the first `before`. They are as old as these (I1).
 fn replace(
     node: &Inner,
     own: &Bounds,
     bounds: &Bounds,
+    before: usize,
     tables: &[(Arc<Table>, u64)],
     made: &[Run],
 ) -> Option<Vec<Placed>> {
     let at = node.slot_of(&bounds.from);
     let slot = node.slots.get(at)?;
-    if node.bounds_of(at, own) != *bounds || !slot.begins_with(tables) {
+    if node.bounds_of(at, own) != *bounds || !slot.has_runs(before, tables) {
         return None;
     }
     let newest = tables.iter().map(|(table, _)| table.meta.max_seq).max()?;
     assert!(made.iter().all(|run| run.table.meta.max_seq <= newest), "I1: what is combined is no newer than it was");
-    let runs = made.iter().chain(slot.runs.iter().skip(tables.len())).cloned().collect();
+    let (older, newer) = (slot.runs.iter().take(before), slot.runs.iter().skip(before + tables.len()));
+    let runs = older.chain(made).chain(newer).cloned().collect();
     let mut content = node.placed(own);
     content.get_mut(at)?.slot = Arc::new(Slot::new(runs, slot.child.clone()));
     Some(content)

@@ -4,8 +4,9 @@
 //! whole holds too much: at 12 % (`buffer_percent`) of 64 leaves of 1 MB that is 6 MB, so a mean slot holds a tenth of its
 //! leaf when it is flushed and leaves are rewritten about four times per their size of messages. Above: a slot that holds
 //! enough for a run of `run_bytes` for each slot of its child, or more than twelve runs, and the heaviest ones while the node
-//! holds two thirds of what all its slots may. Runs that are too many and together less than half of what makes a slot due by
-//! its bytes are combined instead, before anything else: that costs little, and readers wait for it.
+//! holds two thirds of the bytes that all its slots may, or half of the runs: slots that fill at one rate would all be due at
+//! once otherwise, which writers notice. Runs that are too many and together less than half of what makes a slot due by its
+//! bytes are combined instead, before anything else: that costs little, and readers wait for it.
 
 use std::cmp::Reverse;
 
@@ -40,19 +41,38 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
     candidates.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.2.bounds.from.cmp(&right.2.bounds.from)));
     let mut waiting: u64 = candidates.iter().map(|(_, slot, _)| slot.buffered_bytes()).sum();
     let mut due = Vec::new();
-    for (weight, slot, place) in candidates {
+    candidates.retain(|(weight, slot, place)| {
         let bytes = slot.buffered_bytes();
-        if waiting > limits.node || bytes >= limits.slot {
+        let is_due = waiting > limits.node || bytes >= limits.slot;
+        if is_due {
             waiting -= bytes;
-            due.push(Due { place, weight, bytes, combines: false });
-        } else if slot.runs.len() > limits.runs {
-            let combines = bytes < limits.combined && !slot.has_tombstones();
-            waiting -= if combines { 0 } else { bytes };
-            due.push(Due { place, weight: if combines { u64::MAX } else { weight }, bytes, combines });
+            due.push(Due { place: place.clone(), weight: *weight, bytes, combines: false });
         }
+        !is_due
+    });
+    let mut runs: usize = candidates.iter().map(|(_, slot, _)| slot.runs.len()).sum();
+    candidates.sort_by_key(|(_, slot, _)| Reverse(slot.runs.len()));
+    for (weight, slot, place) in candidates {
+        if slot.runs.len() <= limits.runs && (runs <= limits.node_runs || slot.runs.len() <= limits.runs / 2) {
+            break;
+        }
+        let bytes = slot.buffered_bytes();
+        let combines = bytes < limits.combined && !slot.has_tombstones();
+        runs -= slot.runs.len();
+        due.push(Due { place, weight: if combines { u64::MAX } else { weight }, bytes, combines });
     }
     due.sort_by_key(|due| Reverse(due.weight));
     due
+}
+
+/// Returns how many runs of the slot, the oldest, are left as they are when its runs are combined: up to the last one that is large. What
+/// was combined is not written again with each handful of small runs.
+pub fn large_runs(node: &Inner, slot: &Slot, settings: &TreeSettings) -> usize {
+    let limits = Limits::of(node, settings);
+    let large = slot.runs.iter().rposition(|run| run.bytes >= limits.combined / 4).map_or(0, |at| at + 1);
+    // so many large ones are too many themselves
+    let small = slot.runs.len() - large;
+    if small > limits.runs / 2 { large } else { 0 }
 }
 
 /// Bytes of messages that wait in this node and those below beyond what each may hold.
@@ -70,6 +90,7 @@ pub fn excess(node: &Inner, settings: &TreeSettings) -> u64 {
 struct Limits {
     node: u64,
     slot: u64,
+    node_runs: usize,
     runs: usize,
     /// Bytes of runs that are combined.
     combined: u64,
@@ -79,18 +100,14 @@ impl Limits {
     fn of(node: &Inner, settings: &TreeSettings) -> Limits {
         let slots = node.slots.len() as u64;
         let leaf = u64::from(settings.leaf_bytes);
-        if node.level == 1 {
-            let node = slots * leaf * u64::from(settings.buffer_percent) / 128;
-            return Limits::new(node, leaf / 4, RUNS_OVER_LEAF_MAX, settings);
-        }
-        let slot = u64::from(settings.fanout) * u64::from(settings.run_bytes);
-        Limits::new(slots * slot * 2 / 3, slot, RUNS_ABOVE_MAX, settings)
-    }
-
-    fn new(node: u64, slot: u64, runs: usize, settings: &TreeSettings) -> Limits {
+        let above = u64::from(settings.fanout) * u64::from(settings.run_bytes);
+        let (node, slot, node_runs, runs) = match node.level {
+            1 => (slots * leaf * u64::from(settings.buffer_percent) / 128, leaf / 4, usize::MAX, RUNS_OVER_LEAF_MAX),
+            _ => (slots * above * 2 / 3, above, node.slots.len() * RUNS_ABOVE_MAX / 2, RUNS_ABOVE_MAX),
+        };
         // large ones are cut: half of the runs that may be are left at most
         let cut = u64::from(settings.run_bytes) * RUN_MAX * (runs as u64 / 2 - 1);
-        Limits { node, slot, runs, combined: (slot / 2).min(cut) }
+        Limits { node, slot, node_runs, runs, combined: (slot / 2).min(cut) }
     }
 }
 

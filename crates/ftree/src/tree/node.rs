@@ -259,8 +259,14 @@ impl Slot {
 
     /// Returns true if these tables are the oldest runs.
     pub fn begins_with(&self, tables: &[(Arc<Table>, u64)]) -> bool {
+        self.has_runs(0, tables)
+    }
+
+    /// Returns true if these tables follow the `before` oldest runs.
+    pub fn has_runs(&self, before: usize, tables: &[(Arc<Table>, u64)]) -> bool {
         let same = |(run, (table, _)): (&Run, &(Arc<Table>, u64))| Arc::ptr_eq(&run.table, table);
-        self.runs.len() >= tables.len() && self.runs.iter().zip(tables).all(same)
+        let runs = self.runs.iter().skip(before);
+        runs.len() >= tables.len() && runs.zip(tables).all(same)
     }
 }
 
