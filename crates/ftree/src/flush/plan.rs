@@ -70,7 +70,7 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
 pub fn large_runs(node: &Inner, slot: &Slot, settings: &TreeSettings) -> usize {
     let limits = Limits::of(node, settings);
     let large = slot.runs.iter().rposition(|run| run.bytes >= limits.combined / 4).map_or(0, |at| at + 1);
-    // so many large ones are too many themselves
+    // without enough small ones the large ones are too many themselves
     let small = slot.runs.len() - large;
     if small > limits.runs / 2 { large } else { 0 }
 }
