@@ -21,9 +21,9 @@ pub fn combine(core: &Core, job: &Job) -> Result<Flushed> {
     let Some((node, own)) = find(&root, &job.place) else { return Ok(Flushed::Refused) };
     let at = node.slot_of(&job.place.bounds.from);
     let (Some(slot), bounds) = (node.slots.get(at), node.bounds_of(at, &own)) else { return Ok(Flushed::Refused) };
-    // a run with range tombstones says something of what is below: it goes there
     let before = plan::large_runs(node, slot, &job.tree.settings.load());
     let runs = slot.runs.get(before..).unwrap_or_default();
+    // a run with range tombstones says something of what is below: it goes there
     if runs.len() < 2 || slot.has_tombstones() {
         return Ok(Flushed::Refused);
     }

@@ -90,7 +90,9 @@ pub fn excess(node: &Inner, settings: &TreeSettings) -> u64 {
 struct Limits {
     node: u64,
     slot: u64,
+    /// Runs of all slots together, beyond which those with the most are due.
     node_runs: usize,
+    /// Runs of one slot.
     runs: usize,
     /// Bytes of runs that are combined.
     combined: u64,
