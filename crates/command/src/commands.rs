@@ -256,6 +256,11 @@ impl Commands {
         Commands { router, ..self }
     }
 
+    /// Returns true for the database that describes the cluster, which routers change by transactions.
+    pub(crate) fn is_of_cluster(&self, db: &str) -> bool {
+        self.is_config_server && db == "config"
+    }
+
     /// Returns the commands of a config server.
     pub fn as_config_server(self, is_config_server: bool) -> Commands {
         Commands { is_config_server, ..self }

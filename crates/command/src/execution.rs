@@ -215,7 +215,7 @@ impl Commands {
         };
         let session = match &self.router {
             Some(_) => Ok(None),
-            None => InSession::enter(self, connection, info, request.body, &generic, &interrupt),
+            None => InSession::enter(self, connection, info, request, &generic, &interrupt),
         };
         let session = match session {
             Err(error) => return RunOutcome::failed(error),
@@ -371,9 +371,8 @@ impl Commands {
             }
         }
         // the shards check what a router passes on
-        // routers change chunks by transactions
-        let is_of_cluster = self.is_config_server && request.db == "config";
-        if let Some(numbered) = generic.numbered.filter(|_| self.router.is_none() && !is_of_cluster) {
+        let is_checked = self.router.is_none() && !self.is_of_cluster(request.db);
+        if let Some(numbered) = generic.numbered.filter(|_| is_checked) {
             rules::check(&self.database, info, request.db, request.body, &generic, numbered)?;
         }
         if let Some(session) = generic.session {

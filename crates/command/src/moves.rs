@@ -673,8 +673,8 @@ impl Commands {
     ) -> Result<()> {
         let placed = self.placed(namespace.as_str()).ok();
         let part = placed.as_ref().map(|placed| self.part(namespace, placed));
-        for _ in 0..CONFLICTS_MAX {
-            let open = OpenTransaction::begin(&self.database.store)?;
+        repeated(|| {
+            let open = OpenTransaction::begin_unclaimed(&self.database.store)?;
             let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} does not exist"));
             let collection = open.collection_that_moves(namespace)?.ok_or_else(missing)?;
             let existing = |id: ValueRef<'_>| -> Result<Option<DocBuf>> {
@@ -710,13 +710,21 @@ impl Commands {
                     (None, None) => Ok(()),
                 })
             });
-            match written.and_then(|()| open.commit(Durability::Applied)) {
-                Err(error) if arbor_txn::MaybeConflict::is_conflict(&error) => {}
-                other => return Ok(other.map(drop)?),
-            }
-        }
-        Err(Error::new(Code::WRITE_CONFLICT, "documents of the range are being written"))
+            Ok(written.and_then(|()| open.commit(Durability::Applied)).map(drop)?)
+        })
     }
+}
+
+/// Repeats a transaction that others are faster than. Errors: not WriteConflict, which a router would have to pass on.
+fn repeated<T>(mut transaction: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..CONFLICTS_MAX {
+        match transaction() {
+            Err(error) if error.code == Code::WRITE_CONFLICT => {}
+            outcome => return outcome,
+        }
+    }
+    let text = "the documents of a range, or what is known of it, are written by others again and again";
+    Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text))
 }
 
 /// `_shardsvrMoveClose`: `busy: true` says that writers did not end soon, and continue.

@@ -1,9 +1,10 @@
 //! The router's knowledge of the cluster: copies of documents of the config servers, read when they are first needed and again when a
 //! shard says that they are out of date. That makes a wrong copy harmless: shards check the versions of requests.
 //!
-//! [`documents`]: the documents themselves; [`views`]: views and time series that the router resolves.
+//! [`documents`]: the documents themselves; [`transaction`]: changes of several of them; [`views`]: views and time series that the router resolves.
 
 mod documents;
+mod transaction;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

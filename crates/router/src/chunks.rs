@@ -1,7 +1,6 @@
 //! Sharding a collection, and its chunks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::analysis::{checked_key, is_hashed};
@@ -12,7 +11,7 @@ use uuid::Uuid;
 
 use crate::administration::Known;
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::{Catalog, now};
+use crate::catalog::now;
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
@@ -288,8 +287,8 @@ impl Request<'_> {
         let insert = |name: &str, documents: &[DocBuf]| {
             DocBuf::new().with("insert", name).with("documents", &documents.iter().collect::<ArrayBuf>())
         };
-        let both = vec![insert("chunks", &chunks), insert("collections", std::slice::from_ref(collection))];
-        transaction(self.catalog(), both, self.interrupt())
+        let both = [insert("chunks", &chunks), insert("collections", std::slice::from_ref(collection))];
+        self.catalog().transaction(&both, self.interrupt())
     }
 
     pub(crate) fn split_chunk(&self) -> Result<DocBuf> {
@@ -360,14 +359,11 @@ impl Request<'_> {
         let high = self::chunk(uuid, middle.as_doc(), max, shard, versions.1, since);
         let updates: ArrayBuf = std::iter::once(&replacement(&low)).collect();
         let inserted: ArrayBuf = std::iter::once(&high).collect();
-        transaction(
-            self.catalog(),
-            vec![
-                DocBuf::new().with("update", "chunks").with("updates", &updates),
-                DocBuf::new().with("insert", "chunks").with("documents", &inserted),
-            ],
-            self.interrupt(),
-        )?;
+        let halves = [
+            DocBuf::new().with("update", "chunks").with("updates", &updates),
+            DocBuf::new().with("insert", "chunks").with("documents", &inserted),
+        ];
+        self.catalog().transaction(&halves, self.interrupt())?;
         self.forget(&table.namespace);
         Ok(())
     }
@@ -419,14 +415,11 @@ impl Request<'_> {
         let others: ArrayBuf = inside.iter().skip(1).filter_map(|chunk| chunk.get("_id")).collect();
         let gone = DocBuf::new().with("_id", &DocBuf::new().with("$in", &others));
         let deletes: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &gone).with("limit", 0i32)).collect();
-        transaction(
-            self.catalog(),
-            vec![
-                DocBuf::new().with("delete", "chunks").with("deletes", &deletes),
-                DocBuf::new().with("update", "chunks").with("updates", &updates),
-            ],
-            self.interrupt(),
-        )?;
+        let merged = [
+            DocBuf::new().with("delete", "chunks").with("deletes", &deletes),
+            DocBuf::new().with("update", "chunks").with("updates", &updates),
+        ];
+        self.catalog().transaction(&merged, self.interrupt())?;
         self.forget(namespace);
         Ok(())
     }
@@ -688,59 +681,9 @@ pub(crate) fn replacement(document: &DocBuf) -> DocBuf {
     DocBuf::new().with("q", &id).with("u", document)
 }
 
-/// Longest time for which a transaction is repeated that conflicts with another one.
-const CONFLICTS_MAX: Duration = Duration::from_secs(5);
-const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
-
-/// Runs commands on `config` as one transaction, with majority.
-pub(crate) fn transaction(catalog: &Catalog, commands: Vec<DocBuf>, interrupt: &Interrupt) -> Result<()> {
-    let until = Instant::now() + CONFLICTS_MAX;
-    loop {
-        match try_transaction(catalog, &commands, interrupt) {
-            // it has been aborted
-            Err(error) if is_transient(&error) && Instant::now() < until => {
-                interrupt.check()?;
-                std::thread::sleep(CONFLICT_PAUSE);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-/// Returns true if the transaction has been aborted, and may succeed if it is repeated.
-fn is_transient(error: &Error) -> bool {
-    error.code == Code::WRITE_CONFLICT || error.labels.iter().any(|label| label == arbor_protocol::labels::TRANSIENT)
-}
-
-fn try_transaction(catalog: &Catalog, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
-    let id = Uuid::new_v4();
-    let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
-    let part = |command: DocBuf| command.with("lsid", &session).with("txnNumber", 1i64).with("autocommit", false);
-    for (at, command) in commands.iter().enumerate() {
-        let mut command = part(command.clone());
-        if at == 0 {
-            command.append("startTransaction", true);
-        }
-        let reply = catalog.config.call("config", &command, interrupt)?;
-        if let Some(ValueRef::Document(error)) =
-            fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
-        {
-            return Err(crate::shard::error_of(error));
-        }
-        // each statement changes a document that is known to be there
-        if command.get("updates").is_some() && fields::int(reply.as_doc(), "n") == 0 {
-            return Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, "the cluster was changed meanwhile"));
-        }
-    }
-    let concern = DocBuf::new().with("w", "majority");
-    let commit = part(DocBuf::new().with("commitTransaction", 1i32)).with("writeConcern", &concern);
-    catalog.config.call("admin", &commit, interrupt).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arbor_notation::doc;
 
     #[test]
     fn hashes_are_divided_evenly() {
@@ -748,14 +691,5 @@ mod tests {
         assert_eq!(hash_points(2), [0]);
         assert_eq!(hash_points(4), [-4611686018427387904, 0, 4611686018427387904]);
         assert_eq!(hash_points(3).len(), 2);
-    }
-
-    #[test]
-    fn only_what_was_aborted_is_repeated() {
-        let of = |text: &str| is_transient(&crate::shard::error_of(doc(text).as_doc()));
-        assert!(of("{ok: 0, code: 112, errmsg: 'conflict'}"));
-        assert!(of("{ok: 0, code: 246, errmsg: 'an index was built', errorLabels: ['TransientTransactionError']}"));
-        assert!(!of("{ok: 0, code: 91, errmsg: 'shutdown', errorLabels: ['RetryableWriteError']}"));
-        assert!(!of("{ok: 0, code: 11000, errmsg: 'duplicate'}"));
     }
 }

@@ -12,7 +12,6 @@ use arbor_store::Namespace;
 
 use crate::administration::{Guard, Known, renewal};
 use crate::catalog::Routing;
-use crate::chunks::transaction;
 use crate::definitions::first_batch;
 use crate::moves::{FINISH_MAX, retried};
 use crate::shard::Shard;
@@ -260,7 +259,7 @@ impl<'r> Request<'r> {
             let zones: Vec<DocBuf> = zones.iter().map(|zone| zone_of(zone, to)).collect();
             commands.push(inserts("tags", &zones));
         }
-        transaction(self.catalog(), commands, &interrupt)
+        self.catalog().transaction(&commands, &interrupt)
     }
 
     fn finish_renaming(&self, (from, to): (&str, &str), collection: &DocBuf, guard: &Guard<'_>) -> Result<()> {

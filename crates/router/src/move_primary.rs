@@ -13,7 +13,6 @@ use arbor_query::Interrupt;
 
 use crate::administration::{Guard, Known, renewal};
 use crate::catalog::new_version;
-use crate::chunks::transaction;
 use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::moves::{FINISH_MAX, retried};
 use crate::shard::Shard;
@@ -90,14 +89,14 @@ impl Request<'_> {
         let database = DocBuf::new().with("_id", db);
         let before =
             database.clone().with("primary", from.name.as_str()).with("version", version).with("moving", &moving);
-        transaction(self.catalog(), vec![renewal(guard.id()), replaces(&before)], interrupt)?;
+        self.catalog().transaction(&[renewal(guard.id()), replaces(&before)], interrupt)?;
         for collection in &collections {
             copy_collection(collection.as_doc(), db, from, to, interrupt)?;
         }
         let last_mod = fields::int(version.as_doc(), "lastMod") as i32;
         let version = new_version(last_mod.saturating_add(1));
         let after = database.with("primary", to.name.as_str()).with("version", &version).with("moving", &moving);
-        transaction(self.catalog(), vec![renewal(guard.id()), replaces(&after)], interrupt)
+        self.catalog().transaction(&[renewal(guard.id()), replaces(&after)], interrupt)
     }
 
     /// Returns the collections and views of a shard that belong to the primary shard.

@@ -16,7 +16,7 @@ use arbor_query::Interrupt;
 
 use crate::administration::{Guard, Known, renewal};
 use crate::catalog::now;
-use crate::chunks::{check_names, replacement, transaction};
+use crate::chunks::{check_names, replacement};
 use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
@@ -531,7 +531,7 @@ impl Move<'_> {
             updates.push(&replacement(&other));
         }
         let update = DocBuf::new().with("update", "chunks").with("updates", &updates);
-        transaction(self.request.catalog(), vec![renewal(self.guard.id()), update], &interrupt)
+        self.request.catalog().transaction(&[renewal(self.guard.id()), update], &interrupt)
     }
 
     /// Finds out whether the config servers have committed the move. After that they do not any more.

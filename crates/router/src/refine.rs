@@ -8,7 +8,7 @@ use arbor_command::analysis::checked_key;
 use arbor_command::{Error, Result};
 
 use crate::administration::Known;
-use crate::chunks::{check_unique_indexes, replacement, serves, transaction};
+use crate::chunks::{check_unique_indexes, replacement, serves};
 use crate::moves::{FINISH_MAX, retried};
 use crate::reshard::indexes_of;
 use crate::{Request, administration, fields};
@@ -95,7 +95,7 @@ impl Request<'_> {
             commands.push(DocBuf::new().with("delete", "tags").with("deletes", &deletes));
             commands.push(DocBuf::new().with("insert", "tags").with("documents", &zones.iter().collect::<ArrayBuf>()));
         }
-        transaction(self.catalog(), commands, &interrupt)
+        self.catalog().transaction(&commands, &interrupt)
     }
 }
 

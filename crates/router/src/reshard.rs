@@ -21,9 +21,7 @@ use arbor_store::RESHARDING_PREFIX;
 use uuid::Uuid;
 
 use crate::administration::{Guard, Known, renewal};
-use crate::chunks::{
-    Owners, check_names, check_unique_indexes, new_chunks, new_collection, replacement, serves, transaction,
-};
+use crate::chunks::{Owners, check_names, check_unique_indexes, new_chunks, new_collection, replacement, serves};
 use crate::definitions::{as_created, create_named, first_batch, index_name};
 use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
 use crate::rows::{Merge, Order, SORT_KEY, Stream};
@@ -811,7 +809,7 @@ impl Reshard<'_> {
             let zones: ArrayBuf = self.zones.iter().collect();
             commands.push(DocBuf::new().with("insert", "tags").with("documents", &zones));
         }
-        transaction(self.request.catalog(), commands, &interrupt)
+        self.request.catalog().transaction(&commands, &interrupt)
     }
 
     /// Finds out whether the config servers have the new key. After that they do not get it any more.

@@ -52,16 +52,21 @@ struct Seen {
 impl OpenTransaction {
     /// Begins a transaction with a snapshot of this moment.
     pub fn begin(store: &Arc<Store>) -> Result<OpenTransaction> {
-        let txn = store.transactions.begin_open()?;
-        let state = State::new(txn);
-        Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
+        Ok(OpenTransaction::new(store, store.transactions.begin_open()?))
+    }
+
+    /// Like [`OpenTransaction::begin`], but finds conflicts at its commit alone, and others that are open are in the way of none of its writes.
+    pub fn begin_unclaimed(store: &Arc<Store>) -> Result<OpenTransaction> {
+        Ok(OpenTransaction::new(store, store.transactions.begin_unclaimed()?))
     }
 
     /// Begins a transaction with a snapshot of a time, as other servers have it too.
     pub fn begin_at(store: &Arc<Store>, time: u64) -> Result<OpenTransaction> {
-        let txn = store.transactions.begin_open_at(time)?;
-        let state = State::new(txn);
-        Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
+        Ok(OpenTransaction::new(store, store.transactions.begin_open_at(time)?))
+    }
+
+    fn new(store: &Arc<Store>, txn: Transaction) -> OpenTransaction {
+        OpenTransaction { store: store.clone(), state: Mutex::new(State::new(txn)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -28,6 +28,8 @@ pub struct Transaction {
     snapshot: Arc<dyn Snapshot>,
     writes: WriteSet,
     ticket: Ticket,
+    /// It takes several statements.
+    is_open: bool,
     /// Claims of an open transaction.
     claims: Option<OwnClaims>,
     statement: Option<i32>,
@@ -46,6 +48,7 @@ impl Transaction {
             snapshot,
             writes: WriteSet::default(),
             ticket,
+            is_open: false,
             claims: None,
             statement: None,
             hidden: false,
@@ -60,7 +63,17 @@ impl Transaction {
         let claims = Some(path.open_claims());
         let compares = snapshot.position() < ticket.position();
         let writes = WriteSet::default();
-        Ok(Transaction { path, snapshot, writes, ticket, claims, statement: None, hidden: false, compares })
+        Ok(Transaction {
+            path,
+            snapshot,
+            writes,
+            ticket,
+            is_open: true,
+            claims,
+            statement: None,
+            hidden: false,
+            compares,
+        })
     }
 
     /// Returns path, snapshot (and whether rows are to be compared with it), writes, ticket and claims.
@@ -74,7 +87,11 @@ impl Transaction {
 
     pub(crate) fn begin_open(path: Arc<CommitPath>) -> Result<Transaction> {
         let claims = path.open_claims();
-        Ok(Transaction { claims: Some(claims), ..Transaction::begin(path)? })
+        Ok(Transaction { claims: Some(claims), ..Transaction::begin_unclaimed(path)? })
+    }
+
+    pub(crate) fn begin_unclaimed(path: Arc<CommitPath>) -> Result<Transaction> {
+        Ok(Transaction { is_open: true, ..Transaction::begin(path)? })
     }
 
     /// The snapshot with the writes as they are now. What the transaction writes later does not show in it; a tree that it
@@ -98,9 +115,9 @@ impl Transaction {
         }
     }
 
-    /// Returns true if it was begun by [`Transactions::begin_open`](crate::Transactions::begin_open).
+    /// Returns true if it was begun as one of several statements.
     pub fn is_open(&self) -> bool {
-        self.claims.is_some()
+        self.is_open
     }
 
     /// The number of the statement that runs from now on, for what notes say about it.

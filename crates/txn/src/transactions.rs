@@ -108,6 +108,11 @@ impl Transactions {
         Transaction::begin_open(self.path.clone())
     }
 
+    /// A transaction of several statements that claims nothing: it finds conflicts at its commit, and none with what is only open.
+    pub fn begin_unclaimed(&self) -> Result<Transaction> {
+        Transaction::begin_unclaimed(self.path.clone())
+    }
+
     /// Runs `work` on a new transaction and commits it, again and again until no other commit came in between. After
     /// `Options::retries_before_exclusive` lost races it keeps other committers out for one attempt, so it always ends.
     ///

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
-use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_lang::KeyRanges;
 use arbor_query::{DeleteSpec, DeleteStatement, FindSpec, Interrupt, Scope, Sharded};
 use arbor_store::{Namespace, OpenTransaction};
 use arbor_txn::{Durability, View as _};
 
-use super::{CONFLICTS_MAX, OLD_READS_MAX, bytes_of, id_of, is_hidden, is_pending, key_of, read_range, string};
+use super::{OLD_READS_MAX, bytes_of, id_of, is_hidden, is_pending, key_of, read_range, repeated, string};
 use crate::incoming::Incoming;
 use crate::ownership::Placed;
-use crate::{Commands, Error, Result};
+use crate::{Commands, Result};
 
 /// Documents that one transaction of the range deletion removes, and the pause after it, in multiples of the time that it took: the deletion
 /// uses a fifth of a processor at most.
@@ -153,24 +153,15 @@ impl Commands {
         dropped: &[ObjectId],
         (namespace, document): (&Namespace, Doc<'_>),
     ) -> Result<bool> {
-        for _ in 0..CONFLICTS_MAX {
-            let open = OpenTransaction::begin(&self.database.store)?;
+        // the deletion of another range may change its row
+        repeated(|| {
+            let open = OpenTransaction::begin_unclaimed(&self.database.store)?;
             let scope = Scope::of_server(&self.database).in_transaction(&open);
-            let settled = self.settle_in(&scope, name, kept, dropped).and_then(|has_arrived| {
-                self.persist_in(&scope, namespace, document)?;
-                Ok(has_arrived)
-            });
-            let committed = settled.and_then(|has_arrived| {
-                open.commit(Durability::Journaled)?;
-                Ok(has_arrived)
-            });
-            match committed {
-                // the deletion of another range has changed its row
-                Err(error) if error.code == Code::WRITE_CONFLICT => {}
-                outcome => return outcome,
-            }
-        }
-        Err(Error::new(Code::WRITE_CONFLICT, "the rows of the ranges are being written"))
+            let has_arrived = self.settle_in(&scope, name, kept, dropped)?;
+            self.persist_in(&scope, namespace, document)?;
+            open.commit(Durability::Journaled)?;
+            Ok(has_arrived)
+        })
     }
 
     fn settle_in(&self, scope: &Scope<'_>, name: &str, kept: &[ObjectId], dropped: &[ObjectId]) -> Result<bool> {
@@ -209,8 +200,8 @@ impl Commands {
         from: &mut Option<Vec<u8>>,
     ) -> Result<usize> {
         let (key, low, high) = (key_of(row), bytes_of(row, "low"), bytes_of(row, "high"));
-        for _ in 0..CONFLICTS_MAX {
-            let open = OpenTransaction::begin(&self.database.store)?;
+        repeated(|| {
+            let open = OpenTransaction::begin_unclaimed(&self.database.store)?;
             let Some(collection) = open.collection_that_moves(name)? else { return Ok(0) };
             let begin = from.as_deref().unwrap_or(&low);
             let batch = read_range(&open.view(), &collection, key.as_doc(), begin, &high, documents_max)?;
@@ -218,16 +209,10 @@ impl Commands {
                 txn.hide();
                 batch.documents.iter().try_for_each(|doc| arbor_store::delete(txn, &collection, doc.as_doc()))
             });
-            match deleted.and_then(|()| open.commit(Durability::Applied)) {
-                Err(error) if arbor_txn::MaybeConflict::is_conflict(&error) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => {
-                    *from = batch.next;
-                    return Ok(batch.documents.len());
-                }
-            }
-        }
-        Err(Error::new(Code::WRITE_CONFLICT, "documents of the range are being written"))
+            deleted.and_then(|()| open.commit(Durability::Applied))?;
+            *from = batch.next;
+            Ok(batch.documents.len())
+        })
     }
 
     /// Deletes all documents of a range, `documents_max` in a transaction, and calls `pause` after each with the time that it took.

@@ -17,6 +17,7 @@ use super::statements::{Numbers, Statements};
 use super::two_phase::{self, Part};
 use super::{CONNECTION, SessionId};
 use crate::connection::Bound;
+use crate::incoming::Incoming;
 use crate::{Commands, Connection, Error, Result};
 
 /// Transaction state that a session holds between operations.
@@ -36,10 +37,11 @@ impl<'s> InSession<'s> {
         server: &'s Commands,
         connection: &mut Connection,
         info: &CommandInfo,
-        body: Doc<'_>,
+        request: &Incoming<'_>,
         generic: &Generic<'_>,
         interrupt: &Interrupt,
     ) -> Result<Option<InSession<'s>>> {
+        let body = request.body;
         let bound = connection.bound.and_then(|bound| bound.part(info));
         let own = generic.session.zip(generic.numbered);
         let Some((id, numbered)) = own.or(bound) else { return Ok(None) };
@@ -60,7 +62,7 @@ impl<'s> InSession<'s> {
         let post_image = matches!(body.get("new"), Some(ValueRef::Bool(true) | ValueRef::Int32(1)));
         let mut entered = InSession { server, out, numbers, post_image, part: Part::of(info, body)? };
         if numbered.intent == Intent::Begin {
-            entered.begin(connection, body)?;
+            entered.begin(connection, body, server.is_of_cluster(request.db))?;
         }
         Ok(Some(entered))
     }
@@ -76,15 +78,17 @@ impl<'s> InSession<'s> {
         let numbered = Numbered { number: bound.number, intent: Intent::Begin };
         let out = check_out(server, bound.session, numbered, interrupt)?;
         InSession { server, out, numbers: Numbers::From(0), post_image: false, part: Part::Whole }
-            .begin(connection, body)?;
+            .begin(connection, body, false)?;
         Ok(bound)
     }
 
-    fn begin(&mut self, connection: &Connection, body: Doc<'_>) -> Result<()> {
+    /// `of_cluster`: a router may leave it open that changes the cluster, and ends.
+    fn begin(&mut self, connection: &Connection, body: Doc<'_>, of_cluster: bool) -> Result<()> {
         self.out.make_room()?;
         let store = &self.server.database.store;
         let work = match two_phase::snapshot_time(body) {
             Some(time) => OpenTransaction::begin_at(store, time)?,
+            None if of_cluster => OpenTransaction::begin_unclaimed(store)?,
             None => OpenTransaction::begin(store)?,
         };
         let mut about = connection.slot.describe_client();

@@ -129,6 +129,23 @@ fn one_of_two_open_transactions_claims_a_key() {
 }
 
 #[test]
+fn a_transaction_without_claims_conflicts_with_commits_only() {
+    let rig = rig();
+    let tree = rig.tree();
+    let unclaimed = || rig.transactions.begin_unclaimed().unwrap();
+    let (mut left, mut first, mut late) = (open(&rig), unclaimed(), unclaimed());
+    assert!(first.is_open());
+    for txn in [&mut left, &mut first, &mut late] {
+        txn.claim(tree, b"a").unwrap();
+        txn.put(tree, "a", "1");
+    }
+    first.commit(Applied).unwrap();
+    assert!(is_conflict(late.commit(Applied)));
+    assert!(is_conflict(left.commit(Applied)));
+    assert_eq!(rig.rows(tree), ["a=1"]);
+}
+
+#[test]
 fn the_first_committer_wins_against_a_claim() {
     let rig = rig();
     let tree = rig.tree();

@@ -1,0 +1,125 @@
+//! Changes of several documents of the config servers at once, with majority.
+//!
+//! T1: a transaction that was left open, as by a router that has ended, is in the way of no other one: on `config`, the config servers find
+//! conflicts at the commit alone, so the first commit wins. T2: one that was aborted is repeated here, and in no other place. Clients of
+//! the commands that change the cluster do not know of it, and never get its errors.
+
+use std::time::{Duration, Instant};
+
+use arbor_bson::{Code, DocBuf, ValueRef};
+use arbor_command::{Error, Result};
+use arbor_protocol::labels::{self, TRANSIENT};
+use arbor_query::Interrupt;
+use uuid::Uuid;
+
+use super::Catalog;
+use crate::fields;
+use crate::shard::error_of;
+
+/// Longest time for which a transaction is repeated.
+const ABORTS_MAX: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Catalog {
+    /// Runs commands on `config` as one transaction. Each update is of a document that is known to be there.
+    ///
+    /// Errors: ConflictingOperationInProgress where such a document is not there, or others change the documents again and again.
+    pub(crate) fn transaction(&self, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        let until = Instant::now() + ABORTS_MAX;
+        loop {
+            match self.try_transaction(commands, interrupt) {
+                Err(error) if is_aborted(&error) && Instant::now() < until => {
+                    interrupt.check()?;
+                    std::thread::sleep(PAUSE);
+                }
+                outcome => return outcome.map_err(for_client),
+            }
+        }
+    }
+
+    fn try_transaction(&self, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+        let id = Uuid::new_v4();
+        let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
+        let part = |command: DocBuf| command.with("lsid", &session).with("txnNumber", 1i64).with("autocommit", false);
+        for (at, command) in commands.iter().enumerate() {
+            let mut command = part(command.clone());
+            if at == 0 {
+                command.append("startTransaction", true);
+            }
+            let called = self.config.call("config", &command, interrupt);
+            let reply = called.map_err(|error| of_statement(error, &command))?;
+            if let Some(ValueRef::Document(error)) =
+                fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
+            {
+                return Err(error_of(error));
+            }
+            if command.get("updates").is_some() && fields::int(reply.as_doc(), "n") == 0 {
+                // where it fails, the transaction ends by its age
+                let _ = self.config.call("admin", &part(DocBuf::new().with("abortTransaction", 1i32)), interrupt);
+                return Err(changed_meanwhile());
+            }
+        }
+        let concern = DocBuf::new().with("w", "majority");
+        let commit = part(DocBuf::new().with("commitTransaction", 1i32)).with("writeConcern", &concern);
+        self.config.call("admin", &commit, interrupt).map(drop)
+    }
+}
+
+/// Returns the error of a statement with its labels, which one of the connection does not have.
+fn of_statement(mut error: Error, command: &DocBuf) -> Error {
+    let own = labels::of(error.code, command.as_doc());
+    error.labels.extend(own);
+    error
+}
+
+fn changed_meanwhile() -> Error {
+    Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, "the cluster was changed meanwhile")
+}
+
+/// Returns true if the transaction has been aborted, and may succeed if it is repeated.
+fn is_aborted(error: &Error) -> bool {
+    error.code == Code::WRITE_CONFLICT || error.labels.iter().any(|label| label == TRANSIENT)
+}
+
+/// Returns the error of a transaction for a client that has none.
+fn for_client(mut error: Error) -> Error {
+    if error.code == Code::WRITE_CONFLICT {
+        return changed_meanwhile();
+    }
+    error.labels.retain(|label| label != TRANSIENT);
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_notation::doc;
+
+    #[test]
+    fn only_what_was_aborted_is_repeated() {
+        let of = |text: &str| is_aborted(&error_of(doc(text).as_doc()));
+        assert!(of("{ok: 0, code: 112, errmsg: 'conflict'}"));
+        assert!(of("{ok: 0, code: 246, errmsg: 'an index was built', errorLabels: ['TransientTransactionError']}"));
+        assert!(!of("{ok: 0, code: 91, errmsg: 'shutdown', errorLabels: ['RetryableWriteError']}"));
+        assert!(!of("{ok: 0, code: 11000, errmsg: 'duplicate'}"));
+    }
+
+    #[test]
+    fn what_had_no_reply_is_repeated_unless_it_was_the_commit() {
+        let lost = || Error::new(Code::HOST_UNREACHABLE, "the connection ended");
+        let of = |command: &str| is_aborted(&of_statement(lost(), &doc(command)));
+        assert!(of("{update: 'chunks', txnNumber: Long(1), autocommit: false}"));
+        assert!(!of("{commitTransaction: 1, txnNumber: Long(1), autocommit: false}"));
+    }
+
+    #[test]
+    fn clients_get_no_error_of_a_transaction() {
+        let of = |text: &str| for_client(error_of(doc(text).as_doc()));
+        let transient = "errorLabels: ['TransientTransactionError']";
+        let conflict = of(&format!("{{ok: 0, code: 112, errmsg: 'conflict', {transient}}}"));
+        assert_eq!((conflict.code, conflict.labels.len()), (Code::CONFLICTING_OPERATION_IN_PROGRESS, 0));
+        let over = of(&format!("{{ok: 0, code: 251, errmsg: 'is over', {transient}}}"));
+        assert_eq!((over.code, over.labels.len()), (Code::NO_SUCH_TRANSACTION, 0));
+        assert!(!is_aborted(&conflict) && !is_aborted(&over), "the caller sees that it was not done");
+    }
+}

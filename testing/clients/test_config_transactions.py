@@ -1,0 +1,113 @@
+"""Transactions of routers on the config servers that are aborted, lost or left open: no client notices, and no other router waits."""
+
+import contextlib
+
+import pytest
+from bson import MaxKey, MinKey
+from pymongo.errors import OperationFailure
+
+from arbor_cluster import Cluster
+from test_fail_points import fail_point
+from test_router import code_of
+
+DOCUMENTS = 60
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        yield Cluster(tmp_path_factory.mktemp("transactions"), stack, config_flags=["--setParameter", "enableTestCommands=1"])
+
+
+@pytest.fixture(scope="module")
+def config(cluster):
+    with cluster.config.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def routed(cluster):
+    with cluster.routers[0].client(retryWrites=False) as client:
+        client.admin.command("balancerStop")
+        yield client
+
+
+def filled(routed, name):
+    """A database with a collection of two chunks on s0, and one that is not sharded."""
+    db = routed[name]
+    routed.admin.command("enableSharding", name, primaryShard="s0")
+    db.plain.insert_many([{"_id": n} for n in range(DOCUMENTS)])
+    routed.admin.command("shardCollection", f"{name}.c", key={"a": 1})
+    db.c.create_index([("a", 1), ("b", 1)])
+    db.c.create_index("b")
+    db.c.insert_many([{"_id": n, "a": n, "b": -n} for n in range(DOCUMENTS)])
+    routed.admin.command("split", f"{name}.c", middle={"a": 30})
+    return db
+
+
+CHANGES = {
+    "split": lambda admin, db: admin.command("split", f"{db}.c", middle={"a": 10}),
+    "mergeChunks": lambda admin, db: admin.command(
+        "mergeChunks", f"{db}.c", bounds=[{"a": MinKey()}, {"a": MaxKey()}]),
+    "moveChunk": lambda admin, db: admin.command("moveChunk", f"{db}.c", find={"a": 5}, to="s1"),
+    "moveRange": lambda admin, db: admin.command("moveRange", f"{db}.c", min={"a": 30}, max={"a": 40}, toShard="s1"),
+    "shardCollection": lambda admin, db: admin.command("shardCollection", f"{db}.plain", key={"_id": 1}),
+    "refineCollectionShardKey": lambda admin, db: admin.command("refineCollectionShardKey", f"{db}.c", key={"a": 1, "b": 1}),
+    "reshardCollection": lambda admin, db: admin.command("reshardCollection", f"{db}.c", key={"b": 1}),
+    "unshardCollection": lambda admin, db: admin.command("unshardCollection", f"{db}.c", toShard="s1"),
+    "moveCollection": lambda admin, db: admin.command("moveCollection", f"{db}.plain", toShard="s1"),
+    "renameCollection": lambda admin, db: admin.command("renameCollection", f"{db}.c", to=f"{db}.d"),
+    "movePrimary": lambda admin, db: admin.command("movePrimary", db, to="s1"),
+}
+
+
+# fail points of the config servers: each leaves a transaction open, as a router does that ends
+FAILURES = {
+    "a statement without a reply": ("onPrimaryTransactionalWrite", {"closeConnection": True}),
+    "a commit that conflicts": ("failCommand", {"failCommands": ["commitTransaction"], "errorCode": 112}),
+    "a commit without a connection": ("failCommand", {"failCommands": ["commitTransaction"], "closeConnection": True}),
+}
+
+
+@contextlib.contextmanager
+def failing(config, name, mode, data):
+    """Yields a function that returns how often the fail point was entered."""
+    with fail_point(config, name, mode, data):
+        yield lambda: config.admin.command({"configureFailPoint": name, "mode": "off"})["count"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_repeats_a_transaction_that_was_not_done(config, routed, change):
+    for at, (point, data) in enumerate(FAILURES.values()):
+        name = f"{change}{at}"
+        filled(routed, name)
+        with failing(config, point, {"times": 2}, data) as entered:
+            CHANGES[change](routed.admin, name)
+            assert entered() == 2
+        assert sum(1 for _ in routed[name].c.find()) + sum(1 for _ in routed[name].d.find()) == DOCUMENTS
+        assert routed[name].plain.count_documents({}) == DOCUMENTS
+    assert routed.config.locks.count_documents({"_id": {"$regex": f"^{change}"}}) == 0
+
+
+def test_a_change_does_not_wait_for_a_transaction_that_another_router_left(cluster, config, routed):
+    filled(routed, "left")
+    with config.start_session() as session:
+        session.start_transaction()
+        for collection in ("locks", "databases"):
+            config.config[collection].update_one({"_id": "left"}, {"$set": {"left": True}}, upsert=True, session=session)
+        assert routed.admin.command("movePrimary", "left", to="s1")["primary"] == "s1"
+        # the first commit wins
+        assert code_of(session.commit_transaction) == 112
+    assert routed.config.databases.find_one({"_id": "left"})["primary"] == "s1"
+
+
+def test_a_change_that_is_repeated_in_vain_ends(config, routed):
+    filled(routed, "vain")
+    point, data = FAILURES["a commit that conflicts"]
+    with failing(config, point, "alwaysOn", data):
+        # by its time limit, and by itself, with an error that no transaction of the client has led to
+        assert code_of(lambda: routed.admin.command("split", "vain.c", middle={"a": 10}, maxTimeMS=500)) == 50
+        with pytest.raises(OperationFailure) as caught:
+            routed.admin.command("split", "vain.c", middle={"a": 10})
+        assert caught.value.code == 117 and not caught.value.has_error_label("TransientTransactionError")
+    routed.admin.command("split", "vain.c", middle={"a": 10})
