@@ -55,10 +55,14 @@ class Container:
     def client(self, **options):
         return pymongo.MongoClient("127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=5000, **options)
 
+    def preparing(self):
+        """The id of the process that sets up the container, as long as it runs."""
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid), "-f", "container --prepare"], capture_output=True, text=True)
+        return int(found.stdout) if found.returncode == 0 else None
+
     def wait_until_prepared(self):
-        """Waits for the end of the process that sets up the container."""
         end = time.monotonic() + 60
-        while subprocess.run(["pgrep", "-P", str(self.process.pid), "-f", "container --prepare"], stdout=subprocess.DEVNULL).returncode == 0:
+        while self.preparing():
             assert time.monotonic() < end
             time.sleep(0.1)
 
@@ -143,6 +147,31 @@ def test_the_member_that_leads_makes_the_user(tmp_path):
         for member in members:
             member.logged_in().close()
             member.wait_until_prepared()
+
+
+def is_running(process):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return "\nState:\tZ" not in pathlib.Path(f"/proc/{process}/status").read_text()
+    return False
+
+
+def test_nothing_is_left_of_a_container_that_was_killed(tmp_path):
+    [member] = members_of_a_set(tmp_path, ["other-0"])
+    # it waits for a set that is not founded
+    member.environment["ARBOR_SET_MEMBERS"] = "127.0.0.1:1"
+    with member:
+        end = time.monotonic() + 60
+        while not (preparing := member.preparing()):
+            assert time.monotonic() < end and member.process.poll() is None, member.log_path.read_text()
+            time.sleep(0.01)
+        with member.client() as client:
+            client.admin.command("ping")
+        assert member.preparing() == preparing
+        member.process.kill()
+        member.process.wait()
+        while is_running(preparing):
+            assert time.monotonic() < end
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize(

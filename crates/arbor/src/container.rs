@@ -1,7 +1,7 @@
 //! `arbor container`, the first process of a container: it becomes `arbor serve` with the same flags. `arbor ping`, its health check.
 //!
-//! A process of its own next to the server (`--prepare`) does at the first start what the official images of MongoDB do. It connects from this
-//! machine, where the first user may be made without a login:
+//! A process of its own next to the server (`--prepare`), which ends with it, does at the first start what the official images of MongoDB do. It
+//! connects from this machine, where the first user may be made without a login:
 //!
 //! | variable | |
 //! |---|---|
@@ -22,6 +22,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config;
 use crate::failure::{BAD_OPTIONS, Failure};
+use crate::supervised;
 
 const SCRIPTS: &str = "/docker-entrypoint-initdb.d";
 /// Members of a set may come late.
@@ -116,8 +117,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ));
     }
     if root.is_some() || members.is_some() || is_new && !scripts()?.is_empty() {
-        let mut preparing = Process::new(&program);
-        preparing.args(["container", "--prepare", "--"]).args(&flags);
+        // this process, and its thread, become the server
+        let launcher = supervised::launcher();
+        let (launching, arguments) = launcher.split_first().expect("the launcher names a program");
+        let mut preparing = Process::new(launching);
+        preparing.args(arguments).arg(&program).args(["container", "--prepare", "--"]).args(&flags);
         preparing.env("ARBOR_CONTAINER_IS_NEW", if is_new { "1" } else { "" });
         preparing.spawn().map_err(Failure::cannot_start)?;
     }
