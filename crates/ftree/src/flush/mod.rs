@@ -18,6 +18,8 @@ pub mod cut;
 pub mod direct;
 pub mod leaf;
 pub mod plan;
+#[cfg(test)]
+mod plan_tests;
 pub mod push;
 pub mod runs;
 #[cfg(test)]

@@ -58,7 +58,8 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
         }
         let bytes = slot.buffered_bytes();
         let combines = bytes < limits.combined && !slot.has_tombstones();
-        runs -= slot.runs.len();
+        let (kept, made) = if combines { when_combined(slot, &limits) } else { (0, 0) };
+        runs -= slot.runs.len() - kept - made;
         due.push(Due { place, weight: if combines { u64::MAX } else { weight }, bytes, combines });
     }
     due.sort_by_key(|due| Reverse(due.weight));
@@ -66,13 +67,21 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
 }
 
 /// Returns how many runs of the slot, the oldest, are left as they are when its runs are combined: up to the last one that is large. What
-/// was combined is not written again with each handful of small runs.
+/// was combined is not written again with each handful of small runs. 0: the small ones behind it are few, or those before it many, so that
+/// too many runs would be there still.
 pub fn large_runs(node: &Inner, slot: &Slot, settings: &TreeSettings) -> usize {
-    let limits = Limits::of(node, settings);
+    when_combined(slot, &Limits::of(node, settings)).0
+}
+
+/// Returns how many runs of a slot are left as they are when its runs are combined, and how many at most become of the others.
+fn when_combined(slot: &Slot, limits: &Limits) -> (usize, usize) {
+    let made = |from: usize| slot.runs.iter().skip(from).map(|run| run.bytes).sum::<u64>() / limits.cut + 1;
     let large = slot.runs.iter().rposition(|run| run.bytes >= limits.combined / 4).map_or(0, |at| at + 1);
-    // without enough small ones the large ones are too many themselves
-    let small = slot.runs.len() - large;
-    if small > limits.runs / 2 { large } else { 0 }
+    let (small, half) = (slot.runs.len() - large, limits.runs / 2);
+    let kept = if small > half && large as u64 + made(large) <= half as u64 { large } else { 0 };
+    let made = made(kept) as usize;
+    debug_assert!(slot.buffered_bytes() >= limits.combined || kept + made <= half, "{kept} and {made} of {half} runs");
+    (kept, made)
 }
 
 /// Bytes of messages that wait in this node and those below beyond what each may hold.
@@ -96,6 +105,8 @@ struct Limits {
     runs: usize,
     /// Bytes of runs that are combined.
     combined: u64,
+    /// Bytes at which a run is cut that becomes of them.
+    cut: u64,
 }
 
 impl Limits {
@@ -108,8 +119,8 @@ impl Limits {
             _ => (slots * above * 2 / 3, above, node.slots.len() * RUNS_ABOVE_MAX / 2, RUNS_ABOVE_MAX),
         };
         // large ones are cut: half of the runs that may be are left at most
-        let cut = u64::from(settings.run_bytes) * RUN_MAX * (runs as u64 / 2 - 1);
-        Limits { node, slot, node_runs, runs, combined: (slot / 2).min(cut) }
+        let cut = u64::from(settings.run_bytes) * RUN_MAX;
+        Limits { node, slot, node_runs, runs, combined: (slot / 2).min(cut * (runs as u64 / 2 - 1)), cut }
     }
 }
 
