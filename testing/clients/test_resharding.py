@@ -11,6 +11,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from arbor_cluster import Cluster
+from test_fail_points import fail_point
 from test_router import code_of
 
 DOCUMENTS = 3000
@@ -19,7 +20,8 @@ DOCUMENTS = 3000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     with contextlib.ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("reshard"), stack, shards=3)
+        flags = ["--setParameter", "enableTestCommands=1"]
+        yield Cluster(tmp_path_factory.mktemp("reshard"), stack, shards=3, config_flags=flags)
 
 
 @pytest.fixture(scope="module")
@@ -341,6 +343,20 @@ def test_a_shard_that_is_killed_meanwhile_ends_nothing(cluster, routed, delay):
     check_nothing_is_left(cluster, routed)
     routed.admin.command("reshardCollection", namespace, key={"b": "hashed"})
     assert sum(len(part) for part in of_shards(cluster, name).values()) == 15_001
+    check_nothing_is_left(cluster, routed)
+
+
+def test_no_step_after_the_decision_is_left_out(cluster, routed):
+    namespace, _ = sharded(routed, "steps", documents=300)
+    # after the deletes of the zones and of the old chunks
+    data = {"failCommands": ["delete"], "errorCode": 8}
+    with cluster.config.client() as config, fail_point(config, "failCommand", {"skip": 2}, data):
+        thread, failed = running(routed, cluster, namespace, {"b": 1})
+        # its steps are repeated meanwhile
+        thread.join(2)
+    thread.join(60)
+    assert not thread.is_alive() and not failed
+    assert "resharding" not in routed.config.collections.find_one({"_id": namespace})
     check_nothing_is_left(cluster, routed)
 
 

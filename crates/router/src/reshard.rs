@@ -484,7 +484,6 @@ impl<'r> Request<'r> {
         let before = resharding.get("before").unwrap_or(ValueRef::Null);
         self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
         let done = fields::without(collection.as_doc(), &["resharding"]);
-        self.catalog().put("collections", &done, interrupt)?;
         self.set_ownership(&shards, namespace, Known::Collection(&table))?;
         let filter = DocBuf::new().with("uuid", done.get("uuid").unwrap_or(ValueRef::Null));
         for shard in &shards {
@@ -492,6 +491,8 @@ impl<'r> Request<'r> {
             shard.call("admin", &Known::Nothing.command(&name, &shard.name), interrupt)?;
         }
         self.catalog().delete(OPERATIONS, &filter, interrupt)?;
+        // last, since it says that the steps before are to be done
+        self.catalog().put("collections", &done, interrupt)?;
         self.catalog().forget(db, namespace);
         if let Some(before) = fields::binary(resharding, "before") {
             self.keep_samples(namespace, before, &table.uuid);
