@@ -12,12 +12,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::addresses::Addresses;
-use crate::faults::FaultWatch;
 use crate::frame::{FREE_BYTES, FrameBuffer, Progress};
 use crate::memory::{ASK, Admission};
 use crate::place::{Exchange, Turn, run};
 use crate::pool::Pool;
 use crate::tls::{Decrypted, Secure, Tls};
+use crate::waits::WaitWatch;
 use crate::{After, Bell, Handler, Limits, Metrics, Peer, Refusal, Stop};
 
 /// State shared by all connections of a server.
@@ -28,11 +28,13 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Stop,
     pub(crate) bell: Bell,
-    pub(crate) faults: FaultWatch,
+    pub(crate) waits: WaitWatch,
     /// Threads that run connections.
     pub(crate) workers: usize,
     /// Threads for requests beyond the number of workers.
     pub(crate) pool: Pool,
+    /// Threads for short requests that are likely to wait for a disk.
+    pub(crate) readers: Pool,
     /// Requests that run off the workers now.
     pub(crate) running: AtomicUsize,
     /// None: connections are in plain text.

@@ -12,7 +12,7 @@
 //! | `memory` | who may read a large message now, and how long a client may take |
 //! | `place` | where a request runs: on the worker that read it or on the blocking pool |
 //! | `pool` | the threads of requests that may wait for a disk |
-//! | `faults` | watches page faults of requests that run on a worker |
+//! | `waits` | observes whether requests that run on a worker wait for a device |
 //! | `bell` | wakes the connections whose requests wait for news |
 //! | `stop` | the clean shutdown |
 //! | `tls` | TLS of connections |
@@ -31,7 +31,6 @@ mod bell;
 mod connection;
 pub mod echo;
 mod error;
-mod faults;
 mod frame;
 mod handler;
 mod limits;
@@ -44,6 +43,7 @@ mod server;
 mod signal;
 mod stop;
 mod tls;
+mod waits;
 
 pub use arbor_protocol::transport::{After, NetworkStatistics, News, Peer, Place, Refusal, TlsFacts};
 pub use bell::Bell;

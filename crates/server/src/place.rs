@@ -4,7 +4,8 @@
 //! other connections to another one: no thread has to be woken before the request begins, but each costs a thread of its own.
 //! The [`Pool`](crate::pool) costs two wake-ups. So the first requests, up to one per worker, use `block_in_place`, and all
 //! others use the pool. A request on a worker that turns out to read from a disk uses `block_in_place` at that moment
-//! ([`arbor_base::aside`]).
+//! ([`arbor_base::aside`]); where many do, such requests leave the workers before
+//! they begin ([`crate::waits`]), for a pool of few threads: a thread that is done takes the next request, and none is woken.
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
 //! One client: spawn_blocking 620..819, block_in_place 657..950, both as here 640..1247. 16 clients: 1633..1698,
@@ -44,21 +45,27 @@ pub(crate) async fn run(
         Turn::Frame { frame_bytes } => exchange.session.place(exchange.input.frame(frame_bytes)),
         Turn::More => exchange.session.place_of_more(),
     };
-    let away = place == Place::Inline && shared.faults.is_away();
-    if place == Place::Inline && !away {
-        let after = aside::with_other_work(hand_over, || exchange.take(shared, turn));
-        shared.faults.ran_inline();
+    if place == Place::Inline && !shared.waits.is_away() {
+        let after = aside::with_other_work(hand_over, || shared.waits.on_worker(|| exchange.take(shared, turn)));
         return Some((exchange, after));
     }
     shared.metrics.requests_pooled.add(1);
+    if place == Place::Inline {
+        let waiting = shared.clone();
+        let work = move || {
+            let after = waiting.waits.off_worker(|| exchange.take(&waiting, turn));
+            (exchange, after)
+        };
+        return shared.readers.run(work).await;
+    }
     let running = Running::begin(shared);
     let (exchange, after) = if running.before < shared.workers {
-        let after = tokio::task::block_in_place(|| exchange.take_watching(shared, turn, away));
+        let after = tokio::task::block_in_place(|| exchange.take(shared, turn));
         (exchange, after)
     } else {
         let pooled = shared.clone();
         let work = move || {
-            let after = exchange.take_watching(&pooled, turn, away);
+            let after = exchange.take(&pooled, turn);
             (exchange, after)
         };
         shared.pool.run(work).await?
@@ -103,10 +110,6 @@ impl Drop for Running<'_> {
 }
 
 impl Exchange {
-    fn take_watching(&mut self, shared: &Shared, turn: Turn, away: bool) -> After {
-        if away { shared.faults.watching(|| self.take(shared, turn)) } else { self.take(shared, turn) }
-    }
-
     fn take(&mut self, shared: &Shared, turn: Turn) -> After {
         let Exchange { session, input, reply } = self;
         let frame = match turn {

@@ -1,17 +1,22 @@
 //! A real server on a free port with a small handler: opcode 1 echoes inline, 2 on the pool, 3 panics, 4 streams three
 //! replies, 5 closes, 6 takes 200 ms on the pool, 7 waits up to 300 ms for news, 8 for
-//! 30 s, 9 keeps its thread until there are news, as a read from a slow disk does.
+//! 30 s, 9 keeps its thread until there are news, as a read from a slow disk does, 10 gives up its processor for 100 us, as a
+//! read from a fast one does.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::memory::{Budget, Class};
 use arbor_server::{
     After, Bell, Handler, Limits, Metrics, NetworkStatistics, Peer, Place, Server, Session, Stop, bind, listen,
 };
+
+/// Requests of opcode 10 that run, and the most that ran at once.
+static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+static AT_ONCE_MAX: AtomicUsize = AtomicUsize::new(0);
 
 struct Toy {
     /// Event that requests of opcode 7 wait for.
@@ -83,6 +88,11 @@ impl Session for ToySession {
                 return After::Continue;
             }
             6 => std::thread::sleep(Duration::from_millis(200)),
+            10 => {
+                AT_ONCE_MAX.fetch_max(AT_ONCE.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_micros(100));
+                AT_ONCE.fetch_sub(1, Ordering::SeqCst);
+            }
             _ => {}
         }
         reply.extend_from_slice(request);
@@ -373,6 +383,28 @@ fn a_message_beyond_the_whole_budget_is_refused_and_the_connection_stays() {
     // who has not said whether it wants a reply is closed
     let _ = stream.write_all(&frame(5, &vec![1; LARGE]));
     assert!(read_frame(&mut stream).is_none());
+}
+
+#[test]
+fn requests_leave_the_workers_when_many_wait_for_a_disk() {
+    const CLIENTS: usize = 32;
+    let server = Running::start(Limits::default());
+    let ask_often = |opcode| {
+        std::thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let mut stream = server.connect();
+                    (0..50).for_each(|_| assert!(ask(&mut stream, &frame(opcode, b"")).is_some()));
+                });
+            }
+        });
+        server.metrics.statistics().requests_pooled
+    };
+    assert_eq!(ask_often(1), 0, "requests that do not wait stay");
+    assert!(ask_often(10) > 0);
+    // two workers, and four threads for each of them
+    let most = AT_ONCE_MAX.load(Ordering::SeqCst);
+    assert!((2..=10).contains(&most), "{most} at once");
 }
 
 #[test]
