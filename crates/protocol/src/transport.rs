@@ -64,6 +64,8 @@ pub type News = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum Place {
     /// On the worker that read the frame: for what is answered from memory.
     Inline,
+    /// On a thread that may block, few at once: for reads, which wait for nothing but a disk.
+    Reading,
     /// On the pool of threads that may block.
     Blocking,
 }

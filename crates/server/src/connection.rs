@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) workers: usize,
     /// Threads for requests beyond the number of workers.
     pub(crate) pool: Pool,
+    /// Threads for reads, few at once unless they take long.
+    pub(crate) scans: Pool,
     /// Threads for short requests that are likely to wait for a disk.
     pub(crate) readers: Pool,
     /// Requests that run off the workers now.

@@ -5,7 +5,8 @@
 //! The [`Pool`](crate::pool) costs two wake-ups. So the first requests, up to one per worker, use `block_in_place`, and all
 //! others use the pool. A request on a worker that turns out to read from a disk uses `block_in_place` at that moment
 //! ([`arbor_base::aside`]); where many do, such requests leave the workers before
-//! they begin ([`crate::waits`]), for a pool of few threads: a thread that is done takes the next request, and none is woken.
+//! they begin ([`crate::waits`]), for a pool of few threads: a thread that is done takes the next request, and none is
+//! woken. Other reads have a pool that does the same, but lets more begin where some take long.
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
 //! One client: spawn_blocking 620..819, block_in_place 657..950, both as here 640..1247. 16 clients: 1633..1698,
@@ -68,7 +69,8 @@ pub(crate) async fn run(
             let after = exchange.take(&pooled, turn);
             (exchange, after)
         };
-        shared.pool.run(work).await?
+        let pool = if place == Place::Reading { &shared.scans } else { &shared.pool };
+        pool.run(work).await?
     };
     Some((exchange, after))
 }

@@ -92,7 +92,9 @@ impl Server {
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
         let Server { limits, metrics, stop, bell, pool_hooks, tls, unix, .. } = self;
+        let few = workers * READERS_PER_WORKER;
         let pool = Pool::new(limits.blocking_threads_max, pool_hooks);
+        let scans = Pool::bounded(limits.blocking_threads_max, Some(few), pool_hooks);
         let shared = Arc::new(Shared {
             handler,
             addresses: Addresses::new(limits.connections_per_address_max),
@@ -104,7 +106,8 @@ impl Server {
             waits: WaitWatch::new(),
             workers,
             pool,
-            readers: Pool::new(workers * READERS_PER_WORKER, pool_hooks),
+            scans,
+            readers: Pool::new(few, pool_hooks),
             running: AtomicUsize::new(0),
             tls,
         });
