@@ -317,6 +317,7 @@ def test_a_target_that_is_full_or_vanishes_leaves_nothing_and_the_server_works(o
     output, _ = running.communicate(timeout=60)
     assert running.returncode not in (0, 101) and str(vanishing) in output, output
     # Killed: what is left is named, and goes.
+    shutil.rmtree(vanishing, ignore_errors=True)
     vanishing.mkdir()
     running = begun()
     running.kill()

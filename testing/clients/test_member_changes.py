@@ -143,8 +143,8 @@ def test_a_delayed_member_shows_what_is_old_enough(tmp_path):
         with direct(delayed) as there, pymongo.MongoClient(members.uri, serverSelectionTimeoutMS=20_000) as client:
             client.db.c.insert_one({"_id": 0})
             in_sync(client, 2)
-            hidden = until(lambda: there.admin.command("hello"))
-            assert hidden["hidden"] and hidden["passive"] and hidden["secondaryDelaySecs"] == delay
+            hidden = until(lambda: (hello := there.admin.command("hello")).get("hidden") and hello)
+            assert hidden["passive"] and hidden["secondaryDelaySecs"] == delay
             assert f"127.0.0.1:{delayed.port}" not in hidden["hosts"]
             shown = there.db.get_collection("c", read_preference=SECONDARY)
             until(lambda: shown.count_documents({}) == 1, LIMIT_S, "the first document on the delayed member")
