@@ -26,7 +26,7 @@ pub struct Limits {
     pub frame_grace: Duration,
     /// Longest wait of one write for a client that does not read.
     pub write_stall: Duration,
-    /// Threads of the blocking pool, which begin as they are needed. Writers that wait for the end of an index build hold one
+    /// Threads of all pools, which begin as they are needed; a quarter of them is for reads. Writers that wait for the end of an index build hold one
     /// each, so there are many: when they have taken all, requests for other collections wait as well.
     pub blocking_threads_max: usize,
     /// Longest wait of a clean shutdown for running requests.

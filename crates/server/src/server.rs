@@ -16,11 +16,11 @@ use crate::pool::{Hooks, Pool};
 use crate::waits::WaitWatch;
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Result, Stop, Tls, UnixSocket, listen};
 
-/// A server that is not running yet.
 /// Threads per worker for requests that are likely to wait for a disk.
 // PERF: YCSB C larger than memory, 2 workers, 64 clients, LMDB, 4, 8 and 32 per worker: 53,530, 50,529 and 43,315 operations/s (2026-11-28).
 const READERS_PER_WORKER: usize = 4;
 
+/// A server that is not running yet.
 pub struct Server {
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -93,8 +93,9 @@ impl Server {
         let stop_grace = self.limits.stop_grace;
         let Server { limits, metrics, stop, bell, pool_hooks, tls, unix, .. } = self;
         let few = workers * READERS_PER_WORKER;
-        let pool = Pool::new(limits.blocking_threads_max, pool_hooks);
-        let scans = Pool::bounded(limits.blocking_threads_max, Some(few), pool_hooks);
+        let scans_max = (limits.blocking_threads_max / 4).max(few);
+        let pool = Pool::new(limits.blocking_threads_max.saturating_sub(scans_max + few), pool_hooks);
+        let scans = Pool::bounded(scans_max, Some(few), pool_hooks);
         let shared = Arc::new(Shared {
             handler,
             addresses: Addresses::new(limits.connections_per_address_max),
