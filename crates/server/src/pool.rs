@@ -111,6 +111,8 @@ impl Pool {
             state.has_ticker = true;
             tokio::spawn(tick(Arc::downgrade(&self.shared)));
         }
+        let is_seen_to = state.queue.is_empty() || state.has_ticker || self.shared.fresh_max.is_none();
+        debug_assert!(is_seen_to, "I2: what is queued begins when those that run are no longer fresh");
     }
 
     #[cfg(test)]
@@ -168,6 +170,7 @@ impl Shared {
 
     /// Takes the next job for a thread.
     fn take(&self, state: &mut State, number: u64) -> Option<Job> {
+        debug_assert!(self.may_begin(state), "I2: as many fresh requests run as may");
         let job = state.queue.pop_front()?;
         if self.fresh_max.is_some() {
             state.running.push((number, Instant::now()));

@@ -92,10 +92,10 @@ impl Server {
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
         let Server { limits, metrics, stop, bell, pool_hooks, tls, unix, .. } = self;
-        let few = workers * READERS_PER_WORKER;
-        let scans_max = (limits.blocking_threads_max / 4).max(few);
-        let pool = Pool::new(limits.blocking_threads_max.saturating_sub(scans_max + few), pool_hooks);
-        let scans = Pool::bounded(scans_max, Some(few), pool_hooks);
+        let threads_max = limits.blocking_threads_max;
+        let few = (workers * READERS_PER_WORKER).min(threads_max / 8);
+        let pool = Pool::new(threads_max - threads_max / 4 - few, pool_hooks);
+        let scans = Pool::bounded(threads_max / 4, Some(few), pool_hooks);
         let shared = Arc::new(Shared {
             handler,
             addresses: Addresses::new(limits.connections_per_address_max),
