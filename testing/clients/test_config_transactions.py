@@ -1,9 +1,13 @@
 """Transactions of routers on the config servers that are aborted, lost or left open: no client notices, and no other router waits."""
 
 import contextlib
+import re
+import threading
+import time
 
+import pymongo
 import pytest
-from bson import MaxKey, MinKey
+from bson import MaxKey, MinKey, ObjectId
 from pymongo.errors import OperationFailure
 
 from arbor_cluster import Cluster
@@ -61,6 +65,18 @@ CHANGES = {
 }
 
 
+# only a lock shows that these are the change of the router that decides now
+OTHERS = {
+    "drop": lambda admin, db: admin.client[db].c.drop(),
+    "dropDatabase": lambda admin, db: admin.client.drop_database(db),
+    "clearJumboFlag": lambda admin, db: admin.command("clearJumboFlag", f"{db}.c", find={"a": 5}),
+    "setAllowMigrations": lambda admin, db: admin.command("setAllowMigrations", f"{db}.c", allowMigrations=False),
+    "configureCollectionBalancing": lambda admin, db: admin.command("configureCollectionBalancing", f"{db}.c", chunkSize=8),
+    "addShardToZone": lambda admin, db: admin.command("addShardToZone", "s0", zone=db),
+    "removeShard": lambda admin, db: admin.command("removeShard", "s1"),
+}
+
+
 # fail points of the config servers: each leaves a transaction open, as a router does that ends
 FAILURES = {
     "a statement without a reply": ("onPrimaryTransactionalWrite", {"closeConnection": True}),
@@ -111,3 +127,45 @@ def test_a_change_that_is_repeated_in_vain_ends(config, routed):
             routed.admin.command("split", "vain.c", middle={"a": 10})
         assert caught.value.code == 117 and not caught.value.has_error_label("TransientTransactionError")
     routed.admin.command("split", "vain.c", middle={"a": 10})
+
+
+def described(routed, name):
+    """All that the config servers say of a database, and of the shards."""
+    config = routed.config
+    of_name = {"_id": {"$regex": rf"^{name}(\.|$)"}}
+    collections = list(config.collections.find(of_name, sort=[("_id", 1)]))
+    chunks = config.chunks.find({"uuid": {"$in": [one["uuid"] for one in collections]}}, sort=[("uuid", 1), ("min", 1)])
+    return collections, list(chunks), list(config.databases.find(of_name)), list(config.shards.find(sort=[("_id", 1)]))
+
+
+@pytest.mark.parametrize("change", CHANGES | OTHERS)
+def test_a_router_that_has_lost_its_lock_changes_nothing(config, routed, change):
+    name, codes = f"{change}_lost", []
+    filled(routed, name)
+    before = described(routed, name)
+    locks = config.config.get_collection("locks", write_concern=pymongo.WriteConcern("majority"))
+    of_change = {"_id": re.compile(rf"^({name}(\.|$)|config\.shards)")}
+    point, data = FAILURES["a commit that conflicts"]
+
+    def run():
+        try:
+            (CHANGES | OTHERS)[change](routed.admin, name)
+        except OperationFailure as error:
+            codes.append(error.code)
+
+    # until another router has the lock, no commit succeeds
+    with fail_point(config, point, "alwaysOn", data):
+        thread = threading.Thread(target=run)
+        thread.start()
+        deadline = time.monotonic() + 30
+        while (held := locks.find_one(of_change)) is None:
+            assert time.monotonic() < deadline and not codes
+        taken = {"_id": held["_id"], "ts": ObjectId()}
+        assert locks.update_one({"_id": held["_id"]}, {"$set": {"ts": taken["ts"], "who": "another router"}}).matched_count
+    thread.join()
+    assert codes == [46] and described(routed, name) == before
+    assert locks.delete_one(taken).deleted_count == 1, "it belongs to the other router"
+    assert routed[name].c.count_documents({}) == routed[name].plain.count_documents({}) == DOCUMENTS
+    if change != "removeShard":
+        (CHANGES | OTHERS)[change](routed.admin, name)
+        assert described(routed, name) != before or change == "clearJumboFlag"

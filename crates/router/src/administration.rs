@@ -12,7 +12,8 @@ use arbor_command::{Answer, Error, Result};
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::{Routing, now};
+use crate::catalog::{Routing, deletes, inserts, now, updates};
+use crate::chunks::replacement;
 use crate::shard::Shard;
 use crate::table::{self, Table};
 use crate::{Request, Router, fields};
@@ -46,9 +47,14 @@ impl Drop for EndMark<'_> {
 }
 
 impl Guard<'_> {
-    /// The lock, which another router takes away when it is old.
-    pub(crate) fn id(&self) -> &DocBuf {
-        &self.id
+    /// Returns the command that makes the lock young; in a transaction it also proves that the lock is held.
+    pub(crate) fn renewal(&self) -> DocBuf {
+        renewal(&self.id)
+    }
+
+    /// Waits for, or ends, a transaction of this lock whose outcome is not known: it writes the lock as they do.
+    pub(crate) fn end_transaction(&self, interrupt: &Interrupt) -> Result<()> {
+        self.router.catalog.write(self.renewal(), interrupt).map(drop)
     }
 
     /// Keeps the lock young while something runs that does not do so itself.
@@ -83,21 +89,23 @@ impl Guard<'_> {
         if self.renewed.get().elapsed() < RENEWAL {
             return Ok(());
         }
-        let reply = self.router.catalog.write(renewal(&self.id), interrupt)?;
+        let reply = self.router.catalog.write(self.renewal(), interrupt)?;
         if fields::int(reply.as_doc(), "n") == 0 {
-            return Err(Error::new(Code::LOCK_BUSY, "another router has taken the lock of this operation away"));
+            return Err(lock_is_lost());
         }
         self.renewed.set(Instant::now());
         Ok(())
     }
 }
 
-/// Returns the command that makes a lock young; in a transaction it also proves that the lock is held.
-pub(crate) fn renewal(id: &DocBuf) -> DocBuf {
+fn renewal(id: &DocBuf) -> DocBuf {
     let now = ValueRef::DateTime(arbor_protocol::log::now_ms());
     let set = DocBuf::new().with("$set", &DocBuf::new().with("when", now).with("renewed", true));
-    let statement = DocBuf::new().with("q", id).with("u", &set);
-    DocBuf::new().with("update", "locks").with("updates", &std::iter::once(&statement).collect::<ArrayBuf>())
+    updates("locks", &[DocBuf::new().with("q", id).with("u", &set)])
+}
+
+pub(crate) fn lock_is_lost() -> Error {
+    Error::new(Code::LOCK_BUSY, "another router has taken the lock of this operation away")
 }
 
 /// Returns true for the lock of a router that has ended.
@@ -275,12 +283,12 @@ impl<'r> Request<'r> {
 
     /// Brings what the shards know of a collection in line with the config servers, if no other router is changing it.
     pub(crate) fn repair(&self, db: &str, namespace: &str) -> Result<()> {
-        let (Some(_of_database), Some(guard)) = (self.try_lock(db)?, self.try_lock(namespace)?) else {
+        let (Some(of_database), Some(guard)) = (self.try_lock(db)?, self.try_lock(namespace)?) else {
             return Ok(());
         };
         self.catalog().forget(db, namespace);
         self.catalog().forget_former(namespace);
-        self.finish_database(db)?;
+        self.finish_database(db, &of_database)?;
         if !self.finish_change(namespace, &guard)? {
             return Ok(());
         }
@@ -355,7 +363,7 @@ impl<'r> Request<'r> {
             return Err(Error::bad_value(format!("a shard cannot have the name '{name}'")));
         }
         let shard = self.catalog().new_shard(name, hosts).map_err(Error::failed_to_parse)?;
-        let _guard = self.lock("config.shards")?;
+        let guard = self.lock("config.shards")?;
         let existing = self.catalog().refresh_shards(interrupt)?;
         let refused = |text: String| Err(Error::new(Code::OPERATION_FAILED, text));
         if let Some(known) = existing.iter().find(|known| known.name == name || known.set == shard.set) {
@@ -403,7 +411,7 @@ impl<'r> Request<'r> {
             .with("state", 1i32)
             .with("topologyTime", ValueRef::Timestamp(now()))
             .with("replSetConfigVersion", 1i64);
-        self.catalog().insert("shards", &[document], interrupt)?;
+        self.catalog().transaction([&guard], &[inserts("shards", &[document])], interrupt)?;
         for database in names {
             self.catalog().database_or_new(database, Some(name), interrupt)?;
         }
@@ -413,7 +421,7 @@ impl<'r> Request<'r> {
 
     fn remove_shard(&self) -> Result<DocBuf> {
         let (name, interrupt) = (self.text("removeShard")?, self.interrupt());
-        let _guard = self.lock("config.shards")?;
+        let guard = self.lock("config.shards")?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         let shard = self.catalog().shard(name, interrupt)?;
         if shards.len() == 1 {
@@ -441,7 +449,7 @@ impl<'r> Request<'r> {
             |state: &str, message: &str| DocBuf::new().with("msg", message).with("state", state).with("shard", name);
         if !was_draining {
             let draining = fields::without(own.as_doc(), &["draining"]).with("draining", true);
-            self.catalog().put("shards", &draining, interrupt)?;
+            self.catalog().transaction([&guard], &[updates("shards", &[replacement(&draining)])], interrupt)?;
             let reply = shown("started", "draining started successfully");
             return Ok(reply
                 .with("note", note)
@@ -455,7 +463,8 @@ impl<'r> Request<'r> {
                 .with("dbsToMove", &to_move)
                 .with("collectionsToMove", &collections_to_move));
         }
-        self.catalog().delete("shards", &DocBuf::new().with("_id", name), interrupt)?;
+        let gone = deletes("shards", &DocBuf::new().with("_id", name));
+        self.catalog().transaction([&guard], &[gone], interrupt)?;
         shard.call("admin", &DocBuf::new().with("_shardsvrLeave", 1i32), interrupt)?;
         self.catalog().refresh_shards(interrupt)?;
         self.catalog().forget_all();
@@ -483,8 +492,7 @@ impl<'r> Request<'r> {
         let set = DocBuf::new().with("mode", mode).with("stopped", stopped);
         let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", "balancer"));
         let statement = statement.with("u", &DocBuf::new().with("$set", &set)).with("upsert", true);
-        let updates: ArrayBuf = std::iter::once(&statement).collect();
-        self.catalog().write(DocBuf::new().with("update", "settings").with("updates", &updates), self.interrupt())?;
+        self.catalog().write(updates("settings", &[statement]), self.interrupt())?;
         if stopped {
             // a move that runs ends as it would have
             let interrupt = self.interrupt().within(STOP_PATIENCE);
@@ -554,7 +562,7 @@ impl<'r> Request<'r> {
         if self.body().get("enableBalancing").is_some() {
             set.append("noBalance", !fields::is_true(self.body(), "enableBalancing"));
         }
-        let _guard = self.lock(namespace)?;
+        let guard = self.lock(namespace)?;
         self.sharded(namespace)?;
         let mut change = DocBuf::new();
         for (operator, fields) in [("$set", &set), ("$unset", &unset)] {
@@ -565,10 +573,13 @@ impl<'r> Request<'r> {
         if change.as_doc().is_empty() {
             return Ok(DocBuf::new());
         }
-        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("u", &change);
-        let updates: ArrayBuf = std::iter::once(&statement).collect();
-        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
-        self.catalog().write(update, self.interrupt()).map(|_| DocBuf::new())
+        self.change_collection(namespace, &guard, &change).map(|()| DocBuf::new())
+    }
+
+    /// Changes fields of a collection in `config.collections`.
+    pub(crate) fn change_collection(&self, namespace: &str, guard: &Guard<'_>, change: &DocBuf) -> Result<()> {
+        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("u", change);
+        self.catalog().transaction([guard], &[updates("collections", &[statement])], self.interrupt())
     }
 
     /// `setAllowMigrations`: whether chunks of a collection may be moved, by anyone.
@@ -586,16 +597,13 @@ impl<'r> Request<'r> {
                     .into());
             }
         };
-        let _guard = self.lock(namespace)?;
+        let guard = self.lock(namespace)?;
         self.sharded(namespace)?;
         let change = match allowed {
             true => DocBuf::new().with("$unset", &DocBuf::new().with("permitMigrations", "")),
             false => DocBuf::new().with("$set", &DocBuf::new().with("permitMigrations", false)),
         };
-        let statement = DocBuf::new().with("q", &DocBuf::new().with("_id", namespace)).with("u", &change);
-        let updates: ArrayBuf = std::iter::once(&statement).collect();
-        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
-        self.catalog().write(update, self.interrupt()).map(|_| DocBuf::new())
+        self.change_collection(namespace, &guard, &change).map(|()| DocBuf::new())
     }
 
     fn shard_map(&self) -> Result<DocBuf> {
@@ -641,6 +649,7 @@ impl<'r> Request<'r> {
     fn zone_of_shard(&self, add: bool) -> Result<DocBuf> {
         let (name, zone) = (self.text(if add { "addShardToZone" } else { "removeShardFromZone" })?, self.text("zone")?);
         self.catalog().shard(name, self.interrupt())?;
+        let guard = self.lock("config.shards")?;
         let own = self.catalog().read_one("shards", name.into(), self.interrupt())?.unwrap_or_default();
         let mut tags: Vec<&str> = match own.get("tags") {
             Some(ValueRef::Array(tags)) => tags.iter().filter_map(fields::text).filter(|tag| *tag != zone).collect(),
@@ -659,7 +668,7 @@ impl<'r> Request<'r> {
             }
         }
         let document = fields::without(own.as_doc(), &["tags"]).with("tags", &tags.into_iter().collect::<ArrayBuf>());
-        self.catalog().put("shards", &document, self.interrupt())?;
+        self.catalog().transaction([&guard], &[updates("shards", &[replacement(&document)])], self.interrupt())?;
         Ok(DocBuf::new())
     }
 

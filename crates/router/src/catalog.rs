@@ -24,6 +24,7 @@ use crate::shard::{Connect, Shard, is_unreachable};
 use crate::table::{self, Table};
 use crate::time_series::BUCKETS;
 
+pub(crate) use documents::{deletes, inserts, updates};
 pub(crate) use views::View;
 
 /// Longest wait for the drop of a database.

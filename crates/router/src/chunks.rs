@@ -9,9 +9,9 @@ use arbor_lang::time_series::TimeSeriesOptions;
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
-use crate::administration::Known;
+use crate::administration::{Guard, Known};
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::now;
+use crate::catalog::{deletes, inserts, now, updates};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
@@ -54,13 +54,13 @@ impl Request<'_> {
         let Some((series, of_buckets)) = series else {
             let guard = self.lock_renewed(namespace)?;
             // the index of the key takes as long as it takes
-            guard.held_while(|| self.shard_locked(&parsed, (&key, unique), None, &database.primary))?;
+            guard.held_while(|| self.shard_locked(&guard, &parsed, (&key, unique), None, &database.primary))?;
             return Ok(done);
         };
         let buckets = arbor_store::Namespace::new(db, &format!("{BUCKETS}{name}"))?;
         let guard = self.lock_renewed(buckets.as_str())?;
         guard.held_while(|| {
-            self.shard_locked(&buckets, (&of_buckets, unique), Some((&series, &key)), &database.primary)
+            self.shard_locked(&guard, &buckets, (&of_buckets, unique), Some((&series, &key)), &database.primary)
         })?;
         Ok(done)
     }
@@ -68,6 +68,7 @@ impl Request<'_> {
     /// Shards a collection. Requires the lock of its name.
     fn shard_locked(
         &self,
+        guard: &Guard<'_>,
         parsed: &arbor_store::Namespace,
         (key, unique): (&DocBuf, bool),
         series: Option<(&TimeSeriesOptions, &DocBuf)>,
@@ -95,7 +96,7 @@ impl Request<'_> {
             collation.iter().for_each(|collation| {
                 collection.append("defaultCollation", collation);
             });
-            self.commit_sharding(&collection, &owners)
+            self.commit_sharding(guard, &collection, &owners)
         });
         self.catalog().forget(db, namespace);
         match prepared {
@@ -106,8 +107,10 @@ impl Request<'_> {
                 Ok(())
             }
             Err(error) => {
-                // where the config servers did change, a router that hits the block repairs it
-                if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
+                // where the config servers did change, or another router has the lock, one that hits the block repairs it
+                if error.code != Code::LOCK_BUSY
+                    && self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none()
+                {
                     self.set_ownership(&shards, namespace, Known::Nothing)?;
                 }
                 Err(error)
@@ -116,7 +119,7 @@ impl Request<'_> {
     }
 
     /// Gives a collection that is not sharded, but on a chosen shard, one chunk there. Requires the lock of its name.
-    pub(crate) fn track(&self, namespace: &arbor_store::Namespace) -> Result<Arc<Table>> {
+    pub(crate) fn track(&self, guard: &Guard<'_>, namespace: &arbor_store::Namespace) -> Result<Arc<Table>> {
         let (db, name, interrupt) = (namespace.db(), namespace.collection(), self.interrupt());
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Namespace {namespace} does not exist"));
         let database = self.catalog().database(db, interrupt)?.ok_or_else(missing)?;
@@ -141,7 +144,11 @@ impl Request<'_> {
         if let Some(collation) = options.get("collation") {
             collection.append("defaultCollation", collation);
         }
-        let committed = self.commit_sharding(&collection, &owners);
+        let committed = match self.commit_sharding(guard, &collection, &owners) {
+            // the router that has the lock now brings the shards in line
+            Err(error) if error.code == Code::LOCK_BUSY => return Err(error),
+            other => other,
+        };
         match self.tracked(namespace.as_str())? {
             Some(table) => {
                 self.set_ownership(&shards, namespace.as_str(), Known::Collection(&table))?;
@@ -282,18 +289,15 @@ impl Request<'_> {
         Ok(lows.zip(shards.iter().cycle()).map(|(low, shard)| (low, shard.name.clone())).collect())
     }
 
-    fn commit_sharding(&self, collection: &DocBuf, owners: &Owners) -> Result<()> {
+    fn commit_sharding(&self, guard: &Guard<'_>, collection: &DocBuf, owners: &Owners) -> Result<()> {
         let chunks = new_chunks(collection, owners);
-        let insert = |name: &str, documents: &[DocBuf]| {
-            DocBuf::new().with("insert", name).with("documents", &documents.iter().collect::<ArrayBuf>())
-        };
-        let both = [insert("chunks", &chunks), insert("collections", std::slice::from_ref(collection))];
-        self.catalog().transaction(&both, self.interrupt())
+        let both = [inserts("chunks", &chunks), inserts("collections", std::slice::from_ref(collection))];
+        self.catalog().transaction([guard], &both, self.interrupt())
     }
 
     pub(crate) fn split_chunk(&self) -> Result<DocBuf> {
         let namespace = self.text("split")?;
-        let _guard = self.lock(namespace)?;
+        let guard = self.lock(namespace)?;
         let table = self.sharded(namespace)?;
         let given = |name: &str| match self.body().get(name) {
             Some(ValueRef::Document(value)) => Ok(Some(value)),
@@ -340,12 +344,12 @@ impl Request<'_> {
             let text = format!("new split key {middle} is a boundary key of existing chunk [{min}, {max})");
             return Err(Error::bad_value(text));
         }
-        self.split_at(&table, &chunk, &middle)?;
+        self.split_at(&guard, &table, &chunk, &middle)?;
         Ok(DocBuf::new())
     }
 
     /// Makes two chunks of one. Requires that the middle is inside.
-    pub(crate) fn split_at(&self, table: &Table, chunk: &DocBuf, middle: &DocBuf) -> Result<()> {
+    pub(crate) fn split_at(&self, guard: &Guard<'_>, table: &Table, chunk: &DocBuf, middle: &DocBuf) -> Result<()> {
         let own = chunk.as_doc();
         let max = fields::document(own, "max").unwrap_or(Doc::empty());
         let shard = fields::string(own, "shard").unwrap_or_default();
@@ -357,13 +361,8 @@ impl Request<'_> {
         };
         let low = with_fields(own, Some(middle.as_doc()), versions.0);
         let high = self::chunk(uuid, middle.as_doc(), max, shard, versions.1, since);
-        let updates: ArrayBuf = std::iter::once(&replacement(&low)).collect();
-        let inserted: ArrayBuf = std::iter::once(&high).collect();
-        let halves = [
-            DocBuf::new().with("update", "chunks").with("updates", &updates),
-            DocBuf::new().with("insert", "chunks").with("documents", &inserted),
-        ];
-        self.catalog().transaction(&halves, self.interrupt())?;
+        let halves = [updates("chunks", &[replacement(&low)]), inserts("chunks", &[high])];
+        self.catalog().transaction([guard], &halves, self.interrupt())?;
         self.forget(&table.namespace);
         Ok(())
     }
@@ -381,7 +380,7 @@ impl Request<'_> {
 
     /// Makes the chunks between two bounds one. Errors: they are not on one shard, or there is one only.
     pub(crate) fn merge(&self, namespace: &str, low: Doc<'_>, high: Doc<'_>) -> Result<()> {
-        let _guard = self.lock(namespace)?;
+        let guard = self.lock(namespace)?;
         let table = self.sharded(namespace)?;
         check_names(&table, low)?;
         check_names(&table, high)?;
@@ -411,15 +410,10 @@ impl Request<'_> {
         }
         let whole =
             with_fields(begin.as_doc(), fields::document(end.as_doc(), "max"), self.next_versions(&table, shard).0);
-        let updates: ArrayBuf = std::iter::once(&replacement(&whole)).collect();
         let others: ArrayBuf = inside.iter().skip(1).filter_map(|chunk| chunk.get("_id")).collect();
         let gone = DocBuf::new().with("_id", &DocBuf::new().with("$in", &others));
-        let deletes: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &gone).with("limit", 0i32)).collect();
-        let merged = [
-            DocBuf::new().with("delete", "chunks").with("deletes", &deletes),
-            DocBuf::new().with("update", "chunks").with("updates", &updates),
-        ];
-        self.catalog().transaction(&merged, self.interrupt())?;
+        let merged = [deletes("chunks", &gone), updates("chunks", &[replacement(&whole)])];
+        self.catalog().transaction([&guard], &merged, self.interrupt())?;
         self.forget(namespace);
         Ok(())
     }
@@ -450,7 +444,7 @@ impl Request<'_> {
     /// `clearJumboFlag`: the balancer tries again to split or move a chunk.
     pub(crate) fn clear_jumbo(&self) -> Result<DocBuf> {
         let namespace = self.text("clearJumboFlag")?;
-        let _guard = self.lock(namespace)?;
+        let guard = self.lock(namespace)?;
         let table = self.sharded(namespace)?;
         let chunk = match (fields::document(self.body(), "find"), fields::array(self.body(), "bounds")) {
             (Some(find), None) => self.chunk_with(&table, table.bound_of_filter(find)?.as_doc())?,
@@ -473,8 +467,7 @@ impl Request<'_> {
         let id: DocBuf = chunk.get("_id").into_iter().map(|id| ("_id", id)).collect();
         let unset = DocBuf::new().with("$unset", &DocBuf::new().with("jumbo", ""));
         let statement = DocBuf::new().with("q", &id).with("u", &unset);
-        let updates: ArrayBuf = std::iter::once(&statement).collect();
-        self.catalog().write(DocBuf::new().with("update", "chunks").with("updates", &updates), self.interrupt())?;
+        self.catalog().transaction([&guard], &[updates("chunks", &[statement])], self.interrupt())?;
         Ok(DocBuf::new())
     }
 

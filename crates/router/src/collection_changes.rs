@@ -1,17 +1,18 @@
 //! Drops and renames of collections that are on chosen shards.
 //!
-//! C1: the config servers decide by one write, in the document of the collection in `config.collections`: `dropping`, or `renaming` with
+//! C1: the config servers decide by one transaction, in the document of the collection in `config.collections`: `dropping`, or `renaming` with
 //! the name before. Until then everything is as it was; after it the shards refuse requests (A1 of `administration`) until the change is done
 //! on all of them, by this router or by one whose request is refused.
 
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_bson::{Code, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_store::Namespace;
 
-use crate::administration::{Guard, Known, renewal};
-use crate::catalog::Routing;
+use crate::administration::{Guard, Known};
+use crate::catalog::{Routing, deletes, inserts, updates};
+use crate::chunks::replacement;
 use crate::definitions::first_batch;
 use crate::moves::{FINISH_MAX, retried};
 use crate::shard::Shard;
@@ -21,15 +22,6 @@ use crate::{Request, fields};
 
 fn id_is(name: &str) -> DocBuf {
     DocBuf::new().with("_id", name)
-}
-
-fn deletes(collection: &str, filter: &DocBuf) -> DocBuf {
-    let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
-    DocBuf::new().with("delete", collection).with("deletes", &std::iter::once(&statement).collect::<ArrayBuf>())
-}
-
-fn inserts(collection: &str, documents: &[DocBuf]) -> DocBuf {
-    DocBuf::new().with("insert", collection).with("documents", &documents.iter().collect::<ArrayBuf>())
 }
 
 impl<'r> Request<'r> {
@@ -50,7 +42,7 @@ impl<'r> Request<'r> {
     /// Drops the parts of a collection on all shards, and forgets its chunks and zones.
     pub(crate) fn drop_everywhere(&self, namespace: &str) -> Result<()> {
         let guard = self.lock_renewed(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         let interrupt = self.interrupt();
         if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
             // another router was faster
@@ -60,9 +52,7 @@ impl<'r> Request<'r> {
         let shards = self.catalog().refresh_shards(interrupt)?;
         self.set_ownership(&shards, namespace, Known::Blocked)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
-        let statement = DocBuf::new().with("q", &id_is(namespace)).with("u", &set);
-        let updates: ArrayBuf = std::iter::once(&statement).collect();
-        self.catalog().write(DocBuf::new().with("update", "collections").with("updates", &updates), interrupt)?;
+        self.change_collection(namespace, &guard, &set)?;
         let interrupt = self.router.within(FINISH_MAX);
         retried(&interrupt, || self.finish_change(namespace, &guard).map(drop))
     }
@@ -88,7 +78,7 @@ impl<'r> Request<'r> {
             let from = fields::string(renaming, "from").unwrap_or_default();
             self.finish_renaming((from, namespace), &collection, guard)?;
         }
-        self.finish_replacing(namespace)?;
+        self.finish_replacing(namespace, guard)?;
         Ok(true)
     }
 
@@ -114,9 +104,9 @@ impl<'r> Request<'r> {
             }
         }
         let uuid = collection.get("uuid").unwrap_or(ValueRef::Null);
-        self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
-        self.catalog().delete("tags", &DocBuf::new().with("ns", namespace), interrupt)?;
-        self.catalog().delete("collections", &id_is(namespace), interrupt)?;
+        self.catalog().delete_chunks(uuid, interrupt)?;
+        let gone = [deletes("tags", &DocBuf::new().with("ns", namespace)), deletes("collections", &id_is(namespace))];
+        self.catalog().transaction([guard], &gone, interrupt)?;
         self.set_ownership(&shards, namespace, Known::Nothing)?;
         self.forget(namespace);
         Ok(())
@@ -194,7 +184,7 @@ impl<'r> Request<'r> {
         let second = self.lock_for_move(second.as_str())?;
         let (of_source, of_target) = if from < to { (&first, &second) } else { (&second, &first) };
         for (name, guard) in [(from, of_source), (to, of_target)] {
-            self.end_dead_resharding(name.as_str())?;
+            self.end_dead_resharding(name.as_str(), guard)?;
             self.change_is_complete(name.as_str(), guard)?;
         }
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"));
@@ -208,7 +198,7 @@ impl<'r> Request<'r> {
         for name in [from, to] {
             self.set_ownership(&shards, name.as_str(), Known::Blocked)?;
         }
-        let committed = self.commit_renaming((from, to), &[&first, &second]);
+        let committed = self.commit_renaming((from, to), [&first, &second]);
         let interrupt = self.router.within(FINISH_MAX);
         // also where the reply was lost
         let renamed = retried(&interrupt, || self.catalog().read_one("collections", to.as_str().into(), &interrupt))?;
@@ -233,7 +223,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    fn commit_renaming(&self, (from, to): (&Namespace, &Namespace), guards: &[&Guard<'_>]) -> Result<()> {
+    fn commit_renaming(&self, (from, to): (&Namespace, &Namespace), guards: [&Guard<'_>; 2]) -> Result<()> {
         let interrupt = self.router.within(FINISH_MAX);
         let read = |name: &Namespace| self.catalog().read_one("collections", name.as_str().into(), &interrupt);
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"));
@@ -250,8 +240,7 @@ impl<'r> Request<'r> {
         };
         let renamed: DocBuf = source.as_doc().iter().map(named).collect();
         let renamed = renamed.with("renaming", &renaming);
-        let mut commands: Vec<DocBuf> = guards.iter().map(|guard| renewal(guard.id())).collect();
-        commands.extend([from, to].map(|name| deletes("collections", &id_is(name.as_str()))));
+        let mut commands = [from, to].map(|name| deletes("collections", &id_is(name.as_str()))).to_vec();
         commands.push(inserts("collections", &[renamed]));
         let zones = self.catalog().read("tags", &DocBuf::new().with("ns", from.as_str()), "min", &interrupt)?;
         commands.extend([from, to].map(|name| deletes("tags", &DocBuf::new().with("ns", name.as_str()))));
@@ -259,7 +248,7 @@ impl<'r> Request<'r> {
             let zones: Vec<DocBuf> = zones.iter().map(|zone| zone_of(zone, to)).collect();
             commands.push(inserts("tags", &zones));
         }
-        self.catalog().transaction(&commands, &interrupt)
+        self.catalog().transaction(guards, &commands, &interrupt)
     }
 
     fn finish_renaming(&self, (from, to): (&str, &str), collection: &DocBuf, guard: &Guard<'_>) -> Result<()> {
@@ -287,9 +276,10 @@ impl<'r> Request<'r> {
         }
         let renaming = fields::document(collection.as_doc(), "renaming");
         if let Some(before) = renaming.and_then(|renaming| renaming.get("before")) {
-            self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
+            self.catalog().delete_chunks(before, interrupt)?;
         }
-        self.catalog().put("collections", &fields::without(collection.as_doc(), &["renaming"]), interrupt)?;
+        let renamed = fields::without(collection.as_doc(), &["renaming"]);
+        self.catalog().transaction([guard], &[updates("collections", &[replacement(&renamed)])], interrupt)?;
         self.set_ownership(&shards, to, Known::Collection(&table))?;
         self.set_ownership(&shards, from, Known::Nothing)?;
         self.forget(from);

@@ -1,14 +1,14 @@
 //! The drop of a database.
 //!
-//! B1: the config servers decide by one write, `dropping` in the document of the database. Before it the shards refuse requests on the
+//! B1: the config servers decide by one transaction, `dropping` in the document of the database. Before it the shards refuse requests on the
 //! collections that are not sharded; after it nothing uses the database until all of it is gone. B2: who has the lock of the database completes
 //! it. B3: the shards keep a version that no router has, so one that still knows the database learns that it is gone.
 
-use arbor_bson::{ArrayBuf, Code, DocBuf};
+use arbor_bson::{Code, DocBuf};
 use arbor_command::{Answer, Error, Result};
 
 use crate::administration::{Guard, Known};
-use crate::catalog::new_version;
+use crate::catalog::{deletes, new_version, updates};
 use crate::moves::{FINISH_MAX, retried};
 use crate::two_phase::on_each;
 use crate::{Request, fields};
@@ -33,10 +33,10 @@ impl Request<'_> {
         }
         self.set_ownership(&shards, db, Known::Blocked)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
-        let updates: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &id).with("u", &set)).collect();
-        self.catalog().write(DocBuf::new().with("update", "databases").with("updates", &updates), interrupt)?;
+        let decision = updates("databases", &[DocBuf::new().with("q", &id).with("u", &set)]);
+        self.catalog().transaction([&guard], &[decision], interrupt)?;
         let finishing = self.router.within(FINISH_MAX);
-        if let Err(error) = guard.held_while(|| retried(&finishing, || self.finish_database(db))) {
+        if let Err(error) = guard.held_while(|| retried(&finishing, || self.finish_database(db, &guard))) {
             guard.leave();
             return Err(error);
         }
@@ -44,9 +44,9 @@ impl Request<'_> {
     }
 
     /// Completes the change of a database that was decided, if one was: another primary shard, or its drop. Requires the lock of its name.
-    pub(crate) fn finish_database(&self, db: &str) -> Result<()> {
+    pub(crate) fn finish_database(&self, db: &str, guard: &Guard<'_>) -> Result<()> {
         let interrupt = self.router.within(FINISH_MAX);
-        self.finish_moving_primary(db, &interrupt)?;
+        self.finish_moving_primary(db, guard, &interrupt)?;
         let found = self.catalog().read_one("databases", db.into(), &interrupt)?;
         if !found.is_some_and(|database| fields::is_true(database.as_doc(), "dropping")) {
             return Ok(());
@@ -64,7 +64,8 @@ impl Request<'_> {
         let commands = shards.iter().map(|shard| (shard.clone(), drop.clone())).collect();
         on_each(db, commands, &interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
         self.set_ownership(&shards, db, Known::Database(&new_version(0)))?;
-        self.catalog().delete("databases", &DocBuf::new().with("_id", db), &interrupt)?;
+        let gone = deletes("databases", &DocBuf::new().with("_id", db));
+        self.catalog().transaction([guard], &[gone], &interrupt)?;
         self.catalog().forget_database(db);
         Ok(())
     }
@@ -78,11 +79,11 @@ impl Request<'_> {
             // a lock of the cluster's own
             Some(("config", _)) => Ok(()),
             Some((db, namespace)) if !namespace.is_empty() => {
-                self.end_dead_resharding(lock)?;
+                self.end_dead_resharding(lock, guard)?;
                 if self.finish_change(lock, guard)? { self.bring_in_line(db, lock) } else { Ok(()) }
             }
             _ => {
-                self.finish_database(lock)?;
+                self.finish_database(lock, guard)?;
                 match self.catalog().read_one("databases", lock.into(), self.interrupt())? {
                     Some(_) => self.bring_in_line(lock, lock),
                     None => Ok(()),

@@ -73,8 +73,13 @@ impl<'r> Request<'r> {
     /// Takes the lock of the indexes and options of a collection.
     pub(crate) fn lock_definition(&self, namespace: &str) -> Result<Guard<'r>> {
         // an index build takes as long as it takes
+        self.lock_patiently(&format!("{LOCK}{namespace}"))
+    }
+
+    /// Takes a lock whose holder may work for long.
+    pub(crate) fn lock_patiently(&self, name: &str) -> Result<Guard<'r>> {
         loop {
-            match self.lock_renewed(&format!("{LOCK}{namespace}")) {
+            match self.lock_renewed(name) {
                 Err(error) if error.code == Code::LOCK_BUSY => self.interrupt().check()?,
                 other => return other,
             }

@@ -11,8 +11,9 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, Known, renewal};
-use crate::catalog::new_version;
+use crate::administration::{Guard, Known};
+use crate::catalog::{new_version, updates};
+use crate::chunks::replacement;
 use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::moves::{FINISH_MAX, retried};
 use crate::shard::Shard;
@@ -25,9 +26,9 @@ impl Request<'_> {
         let to = self.shard_to_fill(to)?;
         let guard = self.lock_renewed(db)?;
         let (moved, finished) = guard.held_while(|| {
-            let moved = self.finish_database(db).and_then(|()| self.move_primary_locked(db, &to, &guard));
+            let moved = self.finish_database(db, &guard).and_then(|()| self.move_primary_locked(db, &to, &guard));
             let finishing = self.router.within(FINISH_MAX);
-            (moved, retried(&finishing, || self.finish_moving_primary(db, &finishing)))
+            (moved, retried(&finishing, || self.finish_moving_primary(db, &guard, &finishing)))
         });
         if finished.is_err() {
             guard.leave();
@@ -52,8 +53,7 @@ impl Request<'_> {
             self.catalog().forget_database(db);
             let finishing = self.router.within(FINISH_MAX);
             retried(&finishing, || {
-                // waits for, or ends, a decision of which the reply was lost
-                self.catalog().write(renewal(guard.id()), &finishing)?;
+                guard.end_transaction(&finishing)?;
                 let now = self.catalog().read_one("databases", db.into(), &finishing)?.unwrap_or_default();
                 if fields::string(now.as_doc(), "primary") == Some(&from.name) {
                     let known = Known::Database(&database.version).command(db, &from.name);
@@ -89,14 +89,14 @@ impl Request<'_> {
         let database = DocBuf::new().with("_id", db);
         let before =
             database.clone().with("primary", from.name.as_str()).with("version", version).with("moving", &moving);
-        self.catalog().transaction(&[renewal(guard.id()), replaces(&before)], interrupt)?;
+        self.catalog().transaction([guard], &[replaces(&before)], interrupt)?;
         for collection in &collections {
             copy_collection(collection.as_doc(), db, from, to, interrupt)?;
         }
         let last_mod = fields::int(version.as_doc(), "lastMod") as i32;
         let version = new_version(last_mod.saturating_add(1));
         let after = database.with("primary", to.name.as_str()).with("version", &version).with("moving", &moving);
-        self.catalog().transaction(&[renewal(guard.id()), replaces(&after)], interrupt)
+        self.catalog().transaction([guard], &[replaces(&after)], interrupt)
     }
 
     /// Returns the collections and views of a shard that belong to the primary shard.
@@ -117,7 +117,7 @@ impl Request<'_> {
     }
 
     /// Removes what a move of the primary shard, which was decided or has failed, left on the other shard. Requires the lock of the database.
-    pub(crate) fn finish_moving_primary(&self, db: &str, interrupt: &Interrupt) -> Result<()> {
+    pub(crate) fn finish_moving_primary(&self, db: &str, guard: &Guard<'_>, interrupt: &Interrupt) -> Result<()> {
         let Some(database) = self.catalog().read_one("databases", db.into(), interrupt)? else { return Ok(()) };
         let Some(moving) = fields::document(database.as_doc(), "moving") else { return Ok(()) };
         let primary = fields::string(database.as_doc(), "primary").unwrap_or_default();
@@ -145,19 +145,14 @@ impl Request<'_> {
         }
         let own = DocBuf::new().with("_id", db).with("moving.id", moving.get("id").unwrap_or(ValueRef::Null));
         let unset = DocBuf::new().with("$unset", &DocBuf::new().with("moving", ""));
-        self.catalog().write(update_of(&own, &unset), interrupt).map(drop)
+        let statement = DocBuf::new().with("q", &own).with("u", &unset);
+        self.catalog().transaction([guard], &[updates("databases", &[statement])], interrupt)
     }
 }
 
 /// Returns the command that replaces a document of `config.databases`, which is there.
 fn replaces(database: &DocBuf) -> DocBuf {
-    let id: DocBuf = database.get("_id").into_iter().map(|id| ("_id", id)).collect();
-    update_of(&id, database)
-}
-
-fn update_of(filter: &DocBuf, update: &DocBuf) -> DocBuf {
-    let statement = DocBuf::new().with("q", filter).with("u", update);
-    DocBuf::new().with("update", "databases").with("updates", &std::iter::once(&statement).collect::<ArrayBuf>())
+    updates("databases", &[replacement(database)])
 }
 
 fn copy_collection(listed: Doc<'_>, db: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {

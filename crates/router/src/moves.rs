@@ -14,8 +14,8 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, Known, renewal};
-use crate::catalog::now;
+use crate::administration::{Guard, Known};
+use crate::catalog::{now, updates};
 use crate::chunks::{check_names, replacement};
 use crate::definitions::{copy_indexes, create_like, first_batch};
 use crate::shard::Shard;
@@ -88,7 +88,7 @@ impl<'r> Request<'r> {
         let body = self.body();
         let (min, max) = (fields::document(body, "min"), fields::document(body, "max"));
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         let mut table = self.sharded(namespace)?;
         for bound in [min, max].into_iter().flatten() {
             check_names(&table, bound)?;
@@ -116,7 +116,7 @@ impl<'r> Request<'r> {
             let at = key_of_bound(middle.as_doc());
             let own = |name| fields::document(chunk.as_doc(), name).map(key_of_bound).unwrap_or_default();
             if at > own("min") && at < own("max") {
-                self.split_at(&table, &chunk, middle)?;
+                self.split_at(&guard, &table, &chunk, middle)?;
                 table = self.sharded(namespace)?;
             }
         }
@@ -133,14 +133,14 @@ impl<'r> Request<'r> {
         }
         let to = self.shard_to_fill(to)?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         let table = match self.tracked(namespace)? {
             Some(table) if !table.unsplittable => {
                 let text = "moveCollection can only be called on an unsharded collection";
                 return Err(Error::new(Code::ILLEGAL_OPERATION, text));
             }
             Some(table) => table,
-            None => self.track(&parsed)?,
+            None => self.track(&guard, &parsed)?,
         };
         let lowest = DocBuf::new().with("_id", ValueRef::MinKey);
         let chunk = self.chunk_with(&table, lowest.as_doc())?;
@@ -521,25 +521,22 @@ impl Move<'_> {
             .with("lastmod", version(0))
             .with("onCurrentShardSince", ValueRef::Timestamp(since))
             .with("history", &history);
-        let mut updates = ArrayBuf::new();
-        updates.push(&replacement(&moved));
+        let mut changed = vec![replacement(&moved)];
         // another chunk of the donor shows that its chunks have changed
         let id = own.get("_id").unwrap_or(ValueRef::Null);
         let other = self.request.catalog().other_chunk(&self.table.uuid, &self.from.name, id, &interrupt)?;
         if let Some(other) = other {
             let other = fields::without(other.as_doc(), &["lastmod"]).with("lastmod", version(1));
-            updates.push(&replacement(&other));
+            changed.push(replacement(&other));
         }
-        let update = DocBuf::new().with("update", "chunks").with("updates", &updates);
-        self.request.catalog().transaction(&[renewal(self.guard.id()), update], &interrupt)
+        self.request.catalog().transaction([self.guard], &[updates("chunks", &changed)], &interrupt)
     }
 
     /// Finds out whether the config servers have committed the move. After that they do not any more.
     fn is_moved(&self, chunk: &DocBuf) -> Result<bool> {
         let interrupt = self.request.router.within(FINISH_MAX);
         let Some(id) = chunk.get("_id") else { return Ok(false) };
-        // a write of the lock waits for, or ends, a transaction that has written it
-        retried(&interrupt, || self.request.catalog().write(renewal(self.guard.id()), &interrupt).map(drop))?;
+        retried(&interrupt, || self.guard.end_transaction(&interrupt))?;
         let now = retried(&interrupt, || self.request.catalog().read_one("chunks", id, &interrupt))?;
         Ok(now.is_some_and(|now| fields::string(now.as_doc(), "shard") == Some(&self.to.name)))
     }

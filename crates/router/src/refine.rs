@@ -7,18 +7,19 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::analysis::checked_key;
 use arbor_command::{Error, Result};
 
-use crate::administration::Known;
+use crate::administration::{Guard, Known};
+use crate::catalog::{deletes, inserts, updates};
 use crate::chunks::{check_unique_indexes, replacement, serves};
 use crate::moves::{FINISH_MAX, retried};
 use crate::reshard::indexes_of;
-use crate::{Request, administration, fields};
+use crate::{Request, fields};
 
 impl Request<'_> {
     pub(crate) fn refine_shard_key(&self) -> Result<DocBuf> {
         let (namespace, interrupt) = (self.text("refineCollectionShardKey")?, self.interrupt());
         let key = checked_key("refineCollectionShardKey", self.body())?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         self.change_is_complete(namespace, &guard)?;
         let table = self.sharded(namespace)?;
         if table.key.as_bytes() == key.as_bytes() {
@@ -56,13 +57,7 @@ impl Request<'_> {
         if table.key.as_bytes() == key.as_bytes() { Ok(DocBuf::new()) } else { committed.map(|()| DocBuf::new()) }
     }
 
-    fn commit_refined(
-        &self,
-        namespace: &str,
-        key: &DocBuf,
-        added: &DocBuf,
-        guard: &administration::Guard<'_>,
-    ) -> Result<()> {
+    fn commit_refined(&self, namespace: &str, key: &DocBuf, added: &DocBuf, guard: &Guard<'_>) -> Result<()> {
         let interrupt = self.router.within(FINISH_MAX);
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let collection = self.catalog().read_one("collections", namespace.into(), &interrupt)?.ok_or_else(missing)?;
@@ -76,26 +71,21 @@ impl Request<'_> {
                 _ => (field, value),
             })
             .collect();
-        let replaced: ArrayBuf = std::iter::once(&replacement(&refined)).collect();
         let uuid = collection.get("uuid").unwrap_or(ValueRef::Null);
         let extended = DocBuf::new().with("q", &DocBuf::new().with("uuid", uuid)).with("multi", true);
         let own = fields::document(collection.as_doc(), "key").unwrap_or(Doc::empty());
-        let extended: ArrayBuf = std::iter::once(&extended.with("u", &longer_bounds(own, added))).collect();
         let mut commands = vec![
-            administration::renewal(guard.id()),
-            DocBuf::new().with("update", "collections").with("updates", &replaced),
-            DocBuf::new().with("update", "chunks").with("updates", &extended),
+            updates("collections", &[replacement(&refined)]),
+            updates("chunks", &[extended.with("u", &longer_bounds(own, added))]),
         ];
         let of_collection = DocBuf::new().with("ns", namespace);
         let zones = self.catalog().read("tags", &of_collection, "min", &interrupt)?;
         if !zones.is_empty() {
-            let statement = DocBuf::new().with("q", &of_collection).with("limit", 0i32);
-            let deletes: ArrayBuf = std::iter::once(&statement).collect();
             let zones: Vec<DocBuf> = zones.iter().map(|zone| longer_zone(zone, own, added)).collect();
-            commands.push(DocBuf::new().with("delete", "tags").with("deletes", &deletes));
-            commands.push(DocBuf::new().with("insert", "tags").with("documents", &zones.iter().collect::<ArrayBuf>()));
+            commands.push(deletes("tags", &of_collection));
+            commands.push(inserts("tags", &zones));
         }
-        self.catalog().transaction(&commands, &interrupt)
+        self.catalog().transaction([guard], &commands, &interrupt)
     }
 }
 

@@ -20,7 +20,8 @@ use arbor_query::Interrupt;
 use arbor_store::RESHARDING_PREFIX;
 use uuid::Uuid;
 
-use crate::administration::{Guard, Known, renewal};
+use crate::administration::{Guard, Known};
+use crate::catalog::{deletes, inserts, updates};
 use crate::chunks::{Owners, check_names, check_unique_indexes, new_chunks, new_collection, replacement, serves};
 use crate::definitions::{as_created, create_named, first_batch, index_name};
 use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
@@ -91,7 +92,7 @@ impl<'r> Request<'r> {
         }
         let zones = self.zones_of_new_key(namespace, &key)?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         let table = self.sharded(namespace)?;
         if table.key.as_bytes() == key.as_bytes() && !fields::is_true(body, "forceRedistribution") {
             return Ok(DocBuf::new());
@@ -154,7 +155,7 @@ impl<'r> Request<'r> {
         let namespace = self.text("unshardCollection")?;
         let to = self.body().get("toShard").map(|_| self.text("toShard")).transpose()?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         let table = self.sharded(namespace)?;
         let to = match to {
             Some(to) => self.shard_to_fill(to)?.name.clone(),
@@ -170,7 +171,7 @@ impl<'r> Request<'r> {
     /// Shards a collection that is on a chosen shard.
     pub(crate) fn shard_again(&self, namespace: &str, key: DocBuf) -> Result<()> {
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace)?;
+        self.end_dead_resharding(namespace, &guard)?;
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let table = self.tracked(namespace)?.ok_or_else(missing)?;
         self.check_not_capped(&table)?;
@@ -207,8 +208,8 @@ impl<'r> Request<'r> {
         while self.catalog().read_one(OPERATIONS, id, self.interrupt())?.is_some() {
             self.interrupt().check()?;
             // its router has ended
-            if let Some(_guard) = self.try_lock_as(namespace, true)? {
-                self.end_dead_resharding(namespace)?;
+            if let Some(guard) = self.try_lock_as(namespace, true)? {
+                self.end_dead_resharding(namespace, &guard)?;
             }
             if Instant::now() > until {
                 return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, "the operation did not end in time"));
@@ -368,7 +369,7 @@ impl<'r> Request<'r> {
             attempts += 1;
             self.interrupt().check()?;
             guard.renew(self.interrupt())?;
-            self.end_dead_resharding(&namespace)?;
+            self.end_dead_resharding(&namespace, guard)?;
             let Some(now) = self.tracked(&namespace)? else { return Err(error) };
             if now.uuid != old.uuid {
                 // the shard has ended after the decision
@@ -415,10 +416,10 @@ impl<'r> Request<'r> {
     }
 
     /// Ends what routers that have ended left of operations on a collection. Requires the lock of its name.
-    pub(crate) fn end_dead_resharding(&self, namespace: &str) -> Result<()> {
+    pub(crate) fn end_dead_resharding(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
         let filter = DocBuf::new().with("ns", namespace);
         for operation in self.catalog().read(OPERATIONS, &filter, "_id", self.interrupt())? {
-            self.finish_replacing(namespace)?;
+            self.finish_replacing(namespace, guard)?;
             let temporary = fields::string(operation.as_doc(), "temporary").unwrap_or_default();
             self.give_resharding_up(namespace, temporary, operation.as_doc(), self.interrupt())?;
         }
@@ -453,7 +454,7 @@ impl<'r> Request<'r> {
         // a collection that was put in its place has these chunks
         if !self.has_uuid(namespace, operation, interrupt)? {
             let uuid = operation.get("uuid").unwrap_or(ValueRef::Null);
-            self.catalog().delete("chunks", &DocBuf::new().with("uuid", uuid), interrupt)?;
+            self.catalog().delete_chunks(uuid, interrupt)?;
         }
         let id: DocBuf = operation.get("_id").into_iter().map(|id| ("_id", id)).collect();
         self.catalog().delete(OPERATIONS, &id, interrupt)
@@ -461,7 +462,7 @@ impl<'r> Request<'r> {
 
     /// Puts a collection with a new key in the place of the old one on all shards, if the config servers say that it is to be (G2). Requires the
     /// lock of its name.
-    pub(crate) fn finish_replacing(&self, namespace: &str) -> Result<()> {
+    pub(crate) fn finish_replacing(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
         let interrupt = self.interrupt();
         let Some(collection) = self.catalog().read_one("collections", namespace.into(), interrupt)? else {
             return Ok(());
@@ -482,7 +483,7 @@ impl<'r> Request<'r> {
             shard.call("admin", &replace, interrupt)?;
         }
         let before = resharding.get("before").unwrap_or(ValueRef::Null);
-        self.catalog().delete("chunks", &DocBuf::new().with("uuid", before), interrupt)?;
+        self.catalog().delete_chunks(before, interrupt)?;
         let done = fields::without(collection.as_doc(), &["resharding"]);
         self.set_ownership(&shards, namespace, Known::Collection(&table))?;
         let filter = DocBuf::new().with("uuid", done.get("uuid").unwrap_or(ValueRef::Null));
@@ -492,7 +493,7 @@ impl<'r> Request<'r> {
         }
         self.catalog().delete(OPERATIONS, &filter, interrupt)?;
         // last, since it says that the steps before are to be done
-        self.catalog().put("collections", &done, interrupt)?;
+        self.catalog().transaction([guard], &[updates("collections", &[replacement(&done)])], interrupt)?;
         self.catalog().forget(db, namespace);
         if let Some(before) = fields::binary(resharding, "before") {
             self.keep_samples(namespace, before, &table.uuid);
@@ -527,7 +528,7 @@ impl Reshard<'_> {
             }
         }
         let finish = request.router.within(FINISH_MAX);
-        retried(&finish, || request.finish_replacing(&namespace))
+        retried(&finish, || request.finish_replacing(&namespace, self.guard))
     }
 
     fn of_old(&self, name: &str) -> DocBuf {
@@ -799,25 +800,18 @@ impl Reshard<'_> {
             .with("temporary", self.temporary.as_str())
             .with("before", ValueRef::Binary { subtype: 4, bytes: &self.old.uuid });
         let marked = collection.clone().with("resharding", &resharding);
-        let updates: ArrayBuf = std::iter::once(&replacement(&marked)).collect();
-        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
         let of_collection = DocBuf::new().with("ns", self.old.namespace.as_str());
-        let deletes =
-            std::iter::once(&DocBuf::new().with("q", &of_collection).with("limit", 0i32)).collect::<ArrayBuf>();
-        let delete = DocBuf::new().with("delete", "tags").with("deletes", &deletes);
-        let mut commands = vec![renewal(self.guard.id()), update, delete];
+        let mut commands = vec![updates("collections", &[replacement(&marked)]), deletes("tags", &of_collection)];
         if !self.zones.is_empty() {
-            let zones: ArrayBuf = self.zones.iter().collect();
-            commands.push(DocBuf::new().with("insert", "tags").with("documents", &zones));
+            commands.push(inserts("tags", &self.zones));
         }
-        self.request.catalog().transaction(&commands, &interrupt)
+        self.request.catalog().transaction([self.guard], &commands, &interrupt)
     }
 
     /// Finds out whether the config servers have the new key. After that they do not get it any more.
     fn is_committed(&self) -> Result<bool> {
         let (interrupt, catalog) = (self.request.router.within(FINISH_MAX), self.request.catalog());
-        // a write of the lock waits for, or ends, a transaction that has written it
-        retried(&interrupt, || catalog.write(renewal(self.guard.id()), &interrupt).map(drop))?;
+        retried(&interrupt, || self.guard.end_transaction(&interrupt))?;
         let namespace = self.old.namespace.as_str();
         let now = retried(&interrupt, || catalog.read_one("collections", namespace.into(), &interrupt))?;
         Ok(now.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == Some(&self.new.uuid)))

@@ -158,13 +158,11 @@ impl<'r> Request<'r> {
     /// Notes on the config servers what the options of a time series are now.
     fn note_series(&self, table: &Table) -> Result<()> {
         let (db, _) = table.namespace.split_once('.').unwrap_or_default();
+        let guard = self.lock_patiently(&table.namespace)?;
         let one = self.catalog().shard(table.shards().next().unwrap_or_default(), self.interrupt())?;
         let Some(options) = self.series_on(&one, db, table.series())? else { return Ok(()) };
         let set = DocBuf::new().with("$set", &DocBuf::new().with("timeseriesFields", &options.to_doc()));
-        let id = DocBuf::new().with("_id", table.namespace.as_str());
-        let updates: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &id).with("u", &set)).collect();
-        let update = DocBuf::new().with("update", "collections").with("updates", &updates);
-        self.catalog().write(update, self.interrupt())?;
+        self.change_collection(&table.namespace, &guard, &set)?;
         self.forget(&table.namespace);
         Ok(())
     }

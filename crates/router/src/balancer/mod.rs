@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 pub(crate) use self::plan::plan;
 use self::plan::{Move, Reason, Split};
 pub(crate) use self::situation::{Selection, Situation};
+use crate::catalog::updates;
 use crate::chunks::replacement;
 use crate::shard::Connect;
 use crate::table::key_of_bound;
@@ -339,13 +340,11 @@ impl Round<'_> {
         }
         let body = DocBuf::new().with("moveRange", namespace);
         self.with_request(router, &body, |request| {
-            let _guard = request.lock(namespace)?;
+            let guard = request.lock(namespace)?;
             let table = request.sharded(namespace)?;
             let chunk = request.chunk_with(&table, min)?;
             let marked = fields::without(chunk.as_doc(), &["jumbo"]).with("jumbo", true);
-            let updates: ArrayBuf = std::iter::once(&replacement(&marked)).collect();
-            let update = DocBuf::new().with("update", "chunks").with("updates", &updates);
-            router.catalog.write(update, self.interrupt).map(drop)
+            router.catalog.transaction([&guard], &[updates("chunks", &[replacement(&marked)])], self.interrupt)
         })
     }
 

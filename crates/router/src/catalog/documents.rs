@@ -1,4 +1,7 @@
 //! Documents of the config servers, read and written with majority.
+//!
+//! O1: what says who owns what ([`OWNED`]) is updated and deleted in transactions alone, which prove that the locks are held (T3 of
+//! [`transaction`](super::transaction)); but for the chunks of a collection that is no more.
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::analysis::{ConfigCollections, expiring_index};
@@ -8,6 +11,26 @@ use arbor_query::Interrupt;
 use super::Catalog;
 use crate::fields;
 use crate::shard::error_of;
+
+const OWNED: [&str; 4] = ["chunks", "collections", "databases", "shards"];
+
+pub(crate) fn updates(collection: &str, statements: &[DocBuf]) -> DocBuf {
+    DocBuf::new().with("update", collection).with("updates", &statements.iter().collect::<ArrayBuf>())
+}
+
+/// Returns the command that deletes all documents that a filter finds.
+pub(crate) fn deletes(collection: &str, filter: &DocBuf) -> DocBuf {
+    let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
+    DocBuf::new().with("delete", collection).with("deletes", &std::iter::once(&statement).collect::<ArrayBuf>())
+}
+
+pub(crate) fn inserts(collection: &str, documents: &[DocBuf]) -> DocBuf {
+    DocBuf::new().with("insert", collection).with("documents", &documents.iter().collect::<ArrayBuf>())
+}
+
+fn needs_lock(command: Doc<'_>) -> bool {
+    matches!(command.first(), Some(("update" | "delete", ValueRef::String(name))) if OWNED.contains(&name))
+}
 
 impl Catalog {
     /// Reads all documents of a collection of the config servers.
@@ -133,6 +156,11 @@ impl Catalog {
 
     /// Runs a command on the config servers with majority.
     pub(crate) fn write(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
+        assert!(!needs_lock(command.as_doc()), "only the holder of a lock changes who owns what");
+        self.write_any(command, interrupt)
+    }
+
+    fn write_any(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
         let concern = DocBuf::new().with("w", "majority").with("wtimeout", 60_000i32);
         let reply = self.config.call("config", &command.with("writeConcern", &concern), interrupt)?;
         if let Some(error) = fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
@@ -150,22 +178,23 @@ impl Catalog {
     pub(crate) fn put(&self, collection: &str, document: &DocBuf, interrupt: &Interrupt) -> Result<()> {
         let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
         let statement = DocBuf::new().with("q", &id).with("u", document).with("upsert", true);
-        let updates = std::iter::once(&statement).collect::<ArrayBuf>();
-        self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt).map(drop)
+        self.write(updates(collection, &[statement]), interrupt).map(drop)
     }
 
     pub(crate) fn insert(&self, collection: &str, documents: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
         for some in documents.chunks(10_000) {
-            let some: ArrayBuf = some.iter().collect();
-            self.write(DocBuf::new().with("insert", collection).with("documents", &some), interrupt)?;
+            self.write(inserts(collection, some), interrupt)?;
         }
         Ok(())
     }
 
     pub(crate) fn delete(&self, collection: &str, filter: &DocBuf, interrupt: &Interrupt) -> Result<()> {
-        let statement = DocBuf::new().with("q", filter).with("limit", 0i32);
-        let deletes = std::iter::once(&statement).collect::<ArrayBuf>();
-        self.write(DocBuf::new().with("delete", collection).with("deletes", &deletes), interrupt).map(drop)
+        self.write(deletes(collection, filter), interrupt).map(drop)
+    }
+
+    /// Deletes the chunks of a collection that is no more. No other one gets its UUID, so that needs no lock.
+    pub(crate) fn delete_chunks(&self, uuid: ValueRef<'_>, interrupt: &Interrupt) -> Result<()> {
+        self.write_any(deletes("chunks", &DocBuf::new().with("uuid", uuid)), interrupt).map(drop)
     }
 
     /// Reads the `_id` of all documents, where these are names, in order.
@@ -203,8 +232,7 @@ impl ConfigCollections for Catalog {
                 let id: DocBuf = document.get("_id").into_iter().map(|id| ("_id", id)).collect();
                 DocBuf::new().with("q", &id).with("u", document).with("upsert", true)
             };
-            let updates: ArrayBuf = some.iter().map(replace).collect::<Vec<DocBuf>>().iter().collect();
-            self.write(DocBuf::new().with("update", collection).with("updates", &updates), interrupt)?;
+            self.write(updates(collection, &some.iter().map(replace).collect::<Vec<DocBuf>>()), interrupt)?;
         }
         Ok(())
     }

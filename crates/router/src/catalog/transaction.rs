@@ -2,7 +2,8 @@
 //!
 //! T1: a transaction that was left open, as by a router that has ended, is in the way of no other one: on `config`, the config servers find
 //! conflicts at the commit alone, so the first commit wins. T2: one that was aborted is repeated here, and in no other place. Clients of
-//! the commands that change the cluster do not know of it, and never get its errors.
+//! the commands that change the cluster do not know of it, and never get its errors. T3: each begins with the locks of its names, which shows
+//! that they are still held: a router that was paused for longer than a lock lives writes nothing over what another one did meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use arbor_query::Interrupt;
 use uuid::Uuid;
 
 use super::Catalog;
+use crate::administration::{Guard, lock_is_lost};
 use crate::fields;
 use crate::shard::error_of;
 
@@ -21,13 +23,20 @@ const ABORTS_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Catalog {
-    /// Runs commands on `config` as one transaction. Each update is of a document that is known to be there.
+    /// Runs commands on `config` as one transaction of the holder of locks. Each update is of a document that is known to be there.
     ///
-    /// Errors: ConflictingOperationInProgress where such a document is not there, or others change the documents again and again.
-    pub(crate) fn transaction(&self, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+    /// Errors: LockBusy where another router has taken a lock away; ConflictingOperationInProgress where a document is not there, or others
+    /// change the documents again and again.
+    pub(crate) fn transaction<const N: usize>(
+        &self,
+        held: [&Guard<'_>; N],
+        commands: &[DocBuf],
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        const { assert!(N > 0, "nothing of the cluster is changed without a lock") };
         let until = Instant::now() + ABORTS_MAX;
         loop {
-            match self.try_transaction(commands, interrupt) {
+            match self.try_transaction(held, commands, interrupt) {
                 Err(error) if is_aborted(&error) && Instant::now() < until => {
                     interrupt.check()?;
                     std::thread::sleep(PAUSE);
@@ -37,11 +46,17 @@ impl Catalog {
         }
     }
 
-    fn try_transaction(&self, commands: &[DocBuf], interrupt: &Interrupt) -> Result<()> {
+    fn try_transaction<const N: usize>(
+        &self,
+        held: [&Guard<'_>; N],
+        commands: &[DocBuf],
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let id = Uuid::new_v4();
         let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
         let part = |command: DocBuf| command.with("lsid", &session).with("txnNumber", 1i64).with("autocommit", false);
-        for (at, command) in commands.iter().enumerate() {
+        let renewals = held.map(Guard::renewal);
+        for (at, command) in renewals.iter().chain(commands).enumerate() {
             let mut command = part(command.clone());
             if at == 0 {
                 command.append("startTransaction", true);
@@ -56,7 +71,7 @@ impl Catalog {
             if command.get("updates").is_some() && fields::int(reply.as_doc(), "n") == 0 {
                 // where it fails, the transaction ends by its age
                 let _ = self.config.call("admin", &part(DocBuf::new().with("abortTransaction", 1i32)), interrupt);
-                return Err(changed_meanwhile());
+                return Err(if at < N { lock_is_lost() } else { changed_meanwhile() });
             }
         }
         let concern = DocBuf::new().with("w", "majority");
