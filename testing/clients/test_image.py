@@ -214,7 +214,9 @@ def blob(layout, described):
     return content
 
 
-def test_the_image_is_one_and_its_server_runs_in_it(image, tmp_path):
+@pytest.fixture
+def root(image, tmp_path):
+    """The root that the image has."""
     [of_manifest] = json.loads((image / "index.json").read_text())["manifests"]
     manifest = json.loads(blob(image, of_manifest))
     config = json.loads(blob(image, manifest["config"]))
@@ -232,6 +234,10 @@ def test_the_image_is_one_and_its_server_runs_in_it(image, tmp_path):
         root = tmp_path / "root"
         archive.extractall(root, filter="tar")
     shutil.chown(root / "data/db", USER, USER)
+    return root
+
+
+def test_the_image_is_one_and_its_server_runs_in_it(root, tmp_path):
     (root / "docker-entrypoint-initdb.d/10.sh").write_text("echo $MONGO_INITDB_DATABASE > /data/db/script-ran\n")
     with Container(tmp_path, {**ROOT, "MONGO_INITDB_DATABASE": "shop"}, root=root) as container:
         container.logged_in().db.c.insert_one({"_id": 1})
@@ -247,3 +253,24 @@ def test_the_image_is_one_and_its_server_runs_in_it(image, tmp_path):
     with Container(tmp_path, ROOT, root=root) as container, container.logged_in() as client:
         assert client.db.c.find_one() == {"_id": 1}
     assert not (root / "data/db/script-ran").exists(), "scripts are of the first start"
+
+
+def test_no_script_outlives_its_server(root, tmp_path):
+    (root / "docker-entrypoint-initdb.d/10.sh").write_text("true\n")
+    # nothing is written into it
+    os.mkfifo(root / "data/db/never")
+    os.chmod(root / "data/db/never", 0o666)
+    script = "(read line < /data/db/never) &\necho $$ $! > /data/db/started\nwait\n"
+    (root / "docker-entrypoint-initdb.d/20.sh").write_text(script)
+    with Container(tmp_path, ROOT, root=root) as container:
+        started, end = root / "data/db/started", time.monotonic() + 60
+        while not (started.exists() and started.read_text().endswith("\n")):
+            assert time.monotonic() < end and container.process.poll() is None, container.log_path.read_text()
+            time.sleep(0.1)
+        processes = [int(process) for process in started.read_text().split()] + [container.preparing()]
+        assert len(processes) == 3 and all(map(is_running, processes))
+        container.process.kill()
+        container.process.wait()
+        while any(map(is_running, processes)):
+            assert time.monotonic() < end
+            time.sleep(0.1)

@@ -9,7 +9,8 @@
 //! | `MONGO_INITDB_DATABASE` | passed to the scripts |
 //! | `ARBOR_SET_MEMBERS` | `HOST:PORT,...`: the members of the set of `--replSet`, which the one whose name is the first host initiates |
 //!
-//! Scripts `*.sh` of `/docker-entrypoint-initdb.d` run in a new data directory, in the order of their names, once the user is there.
+//! Scripts `*.sh` of `/docker-entrypoint-initdb.d` run in a new data directory, in the order of their names, once the user is there. They, and
+//! what they have started, end with the server.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -150,7 +151,7 @@ fn scripts() -> Result<Vec<String>, Failure> {
 
 /// Sets up what the variables say, as soon as the server lets it.
 fn prepare(port: u16, root: Option<(String, String)>, set: Option<Set>) -> Result<(), Failure> {
-    let end = Instant::now() + PATIENCE;
+    let (server, end) = (rustix::process::getppid(), Instant::now() + PATIENCE);
     while let Err(error) = set_up(port, root.as_ref(), set.as_ref()) {
         if Instant::now() >= end {
             return Err(Failure::cannot_start(format!("the container is not set up: {error}")));
@@ -160,7 +161,9 @@ fn prepare(port: u16, root: Option<(String, String)>, set: Option<Set>) -> Resul
     if std::env::var("ARBOR_CONTAINER_IS_NEW").is_ok_and(|is_new| !is_new.is_empty()) {
         for script in scripts()? {
             let path = Path::new(SCRIPTS).join(&script);
-            let done = Process::new("/bin/sh").arg(&path).status().map_err(Failure::cannot_start)?;
+            let mut shell = Process::new("/bin/sh");
+            shell.arg(&path);
+            let done = supervised::run_group(shell, server)?;
             if !done.success() {
                 return Err(Failure::cannot_start(format!("{} ended with {done}", path.display())));
             }
