@@ -87,13 +87,13 @@ class Router:
 
 
 class Cluster:
-    """A config server, shards and two routers, which end with `stack`. `flags` are those of the shards."""
+    """A config server, or the given ones, shards and two routers, which end with `stack`. `flags` are those of the shards."""
 
-    def __init__(self, directory, stack, shards=2, flags=(), config_flags=()):
+    def __init__(self, directory, stack, shards=2, flags=(), config_flags=(), config=None):
         self.directory = directory
-        self.config = Member(directory, "cfg", "--configsvr", config_flags)
+        self.config = config or Member(directory, "cfg", "--configsvr", config_flags)
         self.shards = [Member(directory, f"s{n}", "--shardsvr", flags) for n in range(shards)]
-        for member in [self.config, *self.shards]:
+        for member in [*([] if config else [self.config]), *self.shards]:
             stack.enter_context(member)
             member.initiate()
         self.routers = [stack.enter_context(Router(directory, self.config)) for _ in range(2)]

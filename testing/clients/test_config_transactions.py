@@ -1,4 +1,4 @@
-"""Transactions of routers on the config servers that are aborted, lost or left open: no client notices, and no other router waits."""
+"""Writes of routers on the config servers that are aborted, lost or left open: no client notices, and no other router waits."""
 
 import contextlib
 import re
@@ -8,9 +8,9 @@ import time
 import pymongo
 import pytest
 from bson import MaxKey, MinKey, ObjectId
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
-from arbor_cluster import Cluster
+from arbor_cluster import Cluster, Several
 from test_fail_points import fail_point
 from test_router import code_of
 
@@ -169,3 +169,78 @@ def test_a_router_that_has_lost_its_lock_changes_nothing(config, routed, change)
     if change != "removeShard":
         (CHANGES | OTHERS)[change](routed.admin, name)
         assert described(routed, name) != before or change == "clearJumboFlag"
+
+
+# plain writes of the config servers: locks, databases, zones, settings, definitions
+WRITES = ["insert", "update", "delete"]
+LOST_WRITES = {
+    "before it has run": ("failCommand", {"failCommands": WRITES, "closeConnection": True}),
+    "after it has run": ("onPrimaryTransactionalWrite", {"closeConnection": True}),
+    "before it was replicated": ("failCommand", {"failCommands": WRITES, "writeConcernError": {"code": 189, "errmsg": "a new primary"}}),
+}
+
+
+@pytest.mark.parametrize("lost", LOST_WRITES)
+def test_a_write_whose_reply_is_lost_is_repeated(config, routed, lost):
+    name = f"lost{list(LOST_WRITES).index(lost)}"
+    filled(routed, name)
+    zone = {"min": {"a": MinKey()}, "max": {"a": 0}, "zone": name}
+    routed.admin.command("addShardToZone", "s0", zone=name)
+    statements = {
+        "enableSharding": lambda: routed.admin.command("enableSharding", f"{name}_new", primaryShard="s1"),
+        "updateZoneKeyRange": lambda: routed.admin.command("updateZoneKeyRange", f"{name}.c", **zone),
+        "balancerStop": lambda: routed.admin.command("balancerStop"),
+        "createIndexes": lambda: routed[name].c.create_index("other"),
+        "split": lambda: CHANGES["split"](routed.admin, name),
+        "drop": lambda: routed[name].c.drop(),
+    }
+    point, data = LOST_WRITES[lost]
+    for statement, run in statements.items():
+        with failing(config, point, {"times": 2}, data) as entered:
+            run()
+            assert entered() > 0, statement
+    assert routed.config.databases.find_one({"_id": f"{name}_new"})["primary"] == "s1"
+    assert routed.config.locks.count_documents({"_id": {"$regex": name}}) == 0, "none was taken by a write of before"
+
+
+def test_no_statement_fails_while_primaries_of_the_config_servers_are_killed(tmp_path):
+    with contextlib.ExitStack() as stack:
+        servers = stack.enter_context(Several(tmp_path, "cfg", "--configsvr", 3))
+        members = servers.members
+        with pymongo.MongoClient("127.0.0.1", members.members[0].port, directConnection=True) as client:
+            client.admin.command("replSetInitiate", members.config())
+        cluster = Cluster(tmp_path, stack, shards=1, config=servers)
+        client = stack.enter_context(cluster.routers[0].client(retryWrites=False))
+        errors, over = [], threading.Event()
+
+        def run(worker):
+            n = 0
+            while not over.is_set():
+                db = f"db{worker}_{n}"
+                try:
+                    client.admin.command("enableSharding", db)
+                    client.admin.command("shardCollection", f"{db}.c", key={"a": 1})
+                    client.admin.command("split", f"{db}.c", middle={"a": 0})
+                    client.drop_database(db)
+                except PyMongoError as error:
+                    errors.append(error)
+                n += 1
+
+        threads = [threading.Thread(target=run, args=(worker,)) for worker in range(4)]
+        [thread.start() for thread in threads]
+        try:
+            with pymongo.MongoClient(members.uri) as config:
+                for _ in range(5):
+                    config.config.databases.find_one()
+                    leader = members.at(config.primary)
+                    leader.kill()
+                    deadline = time.monotonic() + 60
+                    while config.primary is None or members.at(config.primary) is leader:
+                        assert time.monotonic() < deadline
+                        time.sleep(0.1)
+                    leader.start()
+        finally:
+            over.set()
+            [thread.join() for thread in threads]
+        assert errors == []
+        assert client.config.locks.count_documents({}) == client.config.chunks.count_documents({}) == 0

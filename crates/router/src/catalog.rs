@@ -46,6 +46,8 @@ pub(crate) struct Catalog {
     no_views: Mutex<HashSet<String>>,
     /// The config servers could not be asked then.
     lost: Mutex<Option<Instant>>,
+    /// Those in which no write runs.
+    sessions: Mutex<Vec<documents::Session>>,
 }
 
 /// Interval at which a request that waits for a load checks its own end.
@@ -195,6 +197,7 @@ impl Catalog {
             recent: Mutex::default(),
             no_views: Mutex::default(),
             lost: Mutex::default(),
+            sessions: Mutex::default(),
         })
     }
 

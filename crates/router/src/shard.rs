@@ -54,7 +54,12 @@ const NOT_PRIMARY: &[Code] = &[
 
 /// Returns true for errors of a set that cannot be asked in the time that there is: it is not there, or has no primary.
 pub(crate) fn is_unreachable(error: &Error) -> bool {
-    matches!(error.code, Code::HOST_UNREACHABLE | Code::MAX_TIME_MS_EXPIRED) || NOT_PRIMARY.contains(&error.code)
+    is_lost(error) || error.code == Code::MAX_TIME_MS_EXPIRED
+}
+
+/// Returns true for errors that leave open whether a command has run, or whether what it has written stays.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    error.code == Code::HOST_UNREACHABLE || NOT_PRIMARY.contains(&error.code)
 }
 
 /// Connects to a server and logs in there as a member of the cluster; the time is that of the connect, of each read and of each write.

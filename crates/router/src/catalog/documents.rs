@@ -1,16 +1,20 @@
 //! Documents of the config servers, read and written with majority.
 //!
 //! O1: what says who owns what ([`OWNED`]) is updated and deleted in transactions alone, which prove that the locks are held (T3 of
-//! [`transaction`](super::transaction)); but for the chunks of a collection that is no more.
+//! [`transaction`](super::transaction)); but for the chunks of a collection that is no more. O2: a write whose reply may be lost is repeated here.
+//! It has a transaction number, by which the config servers know it the second time, if each of its statements is of one document; the others
+//! find nothing more to do then.
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::analysis::{ConfigCollections, expiring_index};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
+use uuid::Uuid;
 
 use super::Catalog;
+use super::transaction::repeated;
 use crate::fields;
-use crate::shard::error_of;
+use crate::shard::{error_of, is_lost};
 
 const OWNED: [&str; 4] = ["chunks", "collections", "databases", "shards"];
 
@@ -26,6 +30,28 @@ pub(crate) fn deletes(collection: &str, filter: &DocBuf) -> DocBuf {
 
 pub(crate) fn inserts(collection: &str, documents: &[DocBuf]) -> DocBuf {
     DocBuf::new().with("insert", collection).with("documents", &documents.iter().collect::<ArrayBuf>())
+}
+
+/// A session of the router's own, for one write at a time.
+pub(super) struct Session {
+    id: Uuid,
+    last_write: i64,
+}
+
+pub(super) fn lsid(id: Uuid) -> DocBuf {
+    DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() })
+}
+
+/// Returns true for commands that may have a transaction number.
+fn is_of_single_documents(command: Doc<'_>) -> bool {
+    let statements = fields::array(command, "updates");
+    let mut statements = statements.iter().flat_map(|all| all.iter());
+    let is_multi = |statement| matches!(statement, ValueRef::Document(own) if fields::is_true(own, "multi"));
+    match command.first().map_or("", |(name, _)| name) {
+        "insert" => true,
+        "update" => !statements.any(is_multi),
+        _ => false,
+    }
 }
 
 fn needs_lock(command: Doc<'_>) -> bool {
@@ -162,7 +188,24 @@ impl Catalog {
 
     fn write_any(&self, command: DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
         let concern = DocBuf::new().with("w", "majority").with("wtimeout", 60_000i32);
-        let reply = self.config.call("config", &command.with("writeConcern", &concern), interrupt)?;
+        let mut command = command.with("writeConcern", &concern);
+        let free = self.sessions.lock().pop();
+        let mut session = free.unwrap_or_else(|| Session { id: Uuid::new_v4(), last_write: 0 });
+        if is_of_single_documents(command.as_doc()) {
+            session.last_write += 1;
+            command.append("lsid", &lsid(session.id)).append("txnNumber", session.last_write);
+        }
+        let outcome = repeated(interrupt, is_lost, || self.run("config", &command, interrupt));
+        if outcome.as_ref().err().is_none_or(|error| error.code == Code::DUPLICATE_KEY) {
+            // one that may still be running is not waited for by later writes
+            self.sessions.lock().push(session);
+        }
+        outcome
+    }
+
+    /// Runs a command on the config servers. Errors: also those of its statements and of its write concern.
+    pub(super) fn run(&self, db: &str, command: &DocBuf, interrupt: &Interrupt) -> Result<DocBuf> {
+        let reply = self.config.call(db, command, interrupt)?;
         if let Some(error) = fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
             && let ValueRef::Document(error) = error
         {
@@ -240,5 +283,41 @@ impl ConfigCollections for Catalog {
     fn expire_at(&self, collection: &str, field: &str, interrupt: &Interrupt) -> Result<()> {
         let indexes: ArrayBuf = std::iter::once(&expiring_index(field)).collect();
         self.write(DocBuf::new().with("createIndexes", collection).with("indexes", &indexes), interrupt).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arbor_notation::doc;
+
+    use super::*;
+
+    #[test]
+    fn who_owns_what_is_changed_with_a_lock_alone() {
+        for (command, expect) in [
+            ("{update: 'chunks', updates: []}", true),
+            ("{delete: 'databases', deletes: []}", true),
+            ("{insert: 'databases', documents: []}", false),
+            ("{update: 'locks', updates: []}", false),
+            ("{createIndexes: 'chunks', indexes: []}", false),
+        ] {
+            assert_eq!(needs_lock(doc(command).as_doc()), expect, "{command}");
+        }
+    }
+
+    #[test]
+    fn writes_of_single_documents_are_numbered() {
+        let update = |multi: &str| {
+            format!("{{update: 'c', updates: [{{q: {{}}, u: {{}}}}, {{q: {{}}, u: {{}}, multi: {multi}}}]}}")
+        };
+        for (command, expect) in [
+            ("{insert: 'c', documents: [{_id: 1}, {_id: 2}]}".to_owned(), true),
+            (update("false"), true),
+            (update("true"), false),
+            ("{delete: 'c', deletes: [{q: {}, limit: 0}]}".to_owned(), false),
+            ("{createIndexes: 'c', indexes: []}".to_owned(), false),
+        ] {
+            assert_eq!(is_of_single_documents(doc(&command).as_doc()), expect, "{command}");
+        }
     }
 }

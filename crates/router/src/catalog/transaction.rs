@@ -7,20 +7,39 @@
 
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Code, DocBuf, ValueRef};
+use arbor_bson::{Code, DocBuf};
 use arbor_command::{Error, Result};
 use arbor_protocol::labels::{self, TRANSIENT};
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
 use super::Catalog;
+use super::documents::lsid;
 use crate::administration::{Guard, lock_is_lost};
 use crate::fields;
-use crate::shard::error_of;
+use crate::shard::is_lost;
 
-/// Longest time for which a transaction is repeated.
-const ABORTS_MAX: Duration = Duration::from_secs(10);
+/// Longest time for which a transaction, or another write, is repeated.
+const REPEATED_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Repeats work on the config servers as long as it fails with errors after which it may succeed.
+pub(super) fn repeated<T>(
+    interrupt: &Interrupt,
+    is_passing: impl Fn(&Error) -> bool,
+    mut work: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let until = Instant::now() + REPEATED_MAX;
+    loop {
+        match work() {
+            Err(error) if is_passing(&error) && Instant::now() < until => {
+                interrupt.check()?;
+                std::thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
 
 impl Catalog {
     /// Runs commands on `config` as one transaction of the holder of locks. Each update is of a document that is known to be there.
@@ -34,16 +53,7 @@ impl Catalog {
         interrupt: &Interrupt,
     ) -> Result<()> {
         const { assert!(N > 0, "nothing of the cluster is changed without a lock") };
-        let until = Instant::now() + ABORTS_MAX;
-        loop {
-            match self.try_transaction(held, commands, interrupt) {
-                Err(error) if is_aborted(&error) && Instant::now() < until => {
-                    interrupt.check()?;
-                    std::thread::sleep(PAUSE);
-                }
-                outcome => return outcome.map_err(for_client),
-            }
-        }
+        repeated(interrupt, is_aborted, || self.try_transaction(held, commands, interrupt)).map_err(for_client)
     }
 
     fn try_transaction<const N: usize>(
@@ -52,8 +62,7 @@ impl Catalog {
         commands: &[DocBuf],
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let id = Uuid::new_v4();
-        let session = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: id.as_bytes() });
+        let session = lsid(Uuid::new_v4());
         let part = |command: DocBuf| command.with("lsid", &session).with("txnNumber", 1i64).with("autocommit", false);
         let renewals = held.map(Guard::renewal);
         for (at, command) in renewals.iter().chain(commands).enumerate() {
@@ -61,13 +70,8 @@ impl Catalog {
             if at == 0 {
                 command.append("startTransaction", true);
             }
-            let called = self.config.call("config", &command, interrupt);
-            let reply = called.map_err(|error| of_statement(error, &command))?;
-            if let Some(ValueRef::Document(error)) =
-                fields::array(reply.as_doc(), "writeErrors").and_then(|errors| errors.get(0))
-            {
-                return Err(error_of(error));
-            }
+            let ran = self.run("config", &command, interrupt);
+            let reply = ran.map_err(|error| of_statement(error, &command))?;
             if command.get("updates").is_some() && fields::int(reply.as_doc(), "n") == 0 {
                 // where it fails, the transaction ends by its age
                 let _ = self.config.call("admin", &part(DocBuf::new().with("abortTransaction", 1i32)), interrupt);
@@ -76,7 +80,8 @@ impl Catalog {
         }
         let concern = DocBuf::new().with("w", "majority");
         let commit = part(DocBuf::new().with("commitTransaction", 1i32)).with("writeConcern", &concern);
-        self.config.call("admin", &commit, interrupt).map(drop)
+        // a member that has begun to lead knows whether it was committed
+        repeated(interrupt, is_lost, || self.run("admin", &commit, interrupt)).map(drop)
     }
 }
 
@@ -108,6 +113,7 @@ fn for_client(mut error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::error_of;
     use arbor_notation::doc;
 
     #[test]
