@@ -2,12 +2,14 @@
 
 import contextlib
 import re
+import subprocess
+import sys
 import threading
 import time
 
 import pymongo
 import pytest
-from bson import MaxKey, MinKey, ObjectId
+from bson import MaxKey, MinKey, ObjectId, json_util
 from pymongo.errors import OperationFailure, PyMongoError
 
 from arbor_cluster import Cluster, Several
@@ -244,3 +246,56 @@ def test_no_statement_fails_while_primaries_of_the_config_servers_are_killed(tmp
             [thread.join() for thread in threads]
         assert errors == []
         assert client.config.locks.count_documents({}) == client.config.chunks.count_documents({}) == 0
+
+
+def operations(routed, comment):
+    return [one["opid"] for one in routed.admin.aggregate([{"$currentOp": {"localOps": True}}, {"$match": {"command.comment": comment}}])]
+
+
+STATEMENT = """
+import pymongo, sys
+from bson import json_util
+with pymongo.MongoClient(sys.argv[1], retryWrites=False) as client:
+    try:
+        client.admin.command(json_util.loads(sys.argv[2]))
+    except pymongo.errors.OperationFailure as error:
+        print(error.code, end="")
+"""
+
+
+@pytest.mark.parametrize("change", ["split", "shardCollection", "mergeChunks", "setAllowMigrations"])
+@pytest.mark.parametrize("end", ["killOp", "its client leaves"])
+def test_a_statement_is_killed_while_its_transaction_is_repeated_and_outlives_its_client(cluster, config, routed, change, end):
+    name = f"{change}_{end.split()[-1]}"
+    filled(routed, name)
+    before = described(routed, name)
+    statements = {
+        "split": {"split": f"{name}.c", "middle": {"a": 10}},
+        "shardCollection": {"shardCollection": f"{name}.plain", "key": {"_id": 1}},
+        "mergeChunks": {"mergeChunks": f"{name}.c", "bounds": [{"a": MinKey()}, {"a": MaxKey()}]},
+        "setAllowMigrations": {"setAllowMigrations": f"{name}.c", "allowMigrations": False},
+    }
+    command = json_util.dumps({**statements[change], "comment": name})
+    point, data = FAILURES["a commit that conflicts"]
+    with fail_point(config, point, "alwaysOn", data):
+        process = subprocess.Popen([sys.executable, "-c", STATEMENT, cluster.routers[0].uri, command], stdout=subprocess.PIPE, text=True)
+        while config.admin.command({"configureFailPoint": point, "mode": "alwaysOn", "data": data})["count"] == 0:
+            assert process.poll() is None
+        [operation] = operations(routed, name)
+        if end == "killOp":
+            # otherwise it fails by itself after ten seconds
+            routed.admin.command("killOp", op=operation)
+            assert process.communicate()[0] == "11601"
+        else:
+            process.kill()
+            process.wait()
+    deadline = time.monotonic() + 60
+    while operations(routed, name):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert (described(routed, name) == before) == (end == "killOp")
+    assert routed.config.locks.count_documents({"_id": {"$regex": f"^{name}"}}) == 0
+    assert routed[name].plain.count_documents({}) == DOCUMENTS
+    if end == "killOp":
+        routed.admin.command(statements[change])
+        assert described(routed, name) != before
