@@ -26,6 +26,7 @@ counters! {
     LeafBlockMisses => "leaf block misses",
     RunBlockHits => "run block hits",
     RunBlockMisses => "run block misses",
+    ReadsStarted => "reads started in advance",
     /// Bodies of tables: index, filter, range tombstones.
     BodyHits => "body hits",
     BodyMisses => "body misses",

@@ -242,7 +242,10 @@ impl<'f> Filling<'f> {
         let known = cached.is_some() && !ahead.brought(leaf, at);
         let block = match cached {
             Some(block) => block.settled(),
-            None => ahead.block(self.reader, leaf, &body, at, self.place.is_forward())?.settled(),
+            None => {
+                self.start_reading_runs(leaf.meta.max_seq);
+                ahead.block(self.reader, leaf, &body, at, self.place.is_forward())?.settled()
+            }
         };
         if let Some(reach) = block.reach() {
             if !self.place.is_in(reach.0, reach.1) {
@@ -273,6 +276,14 @@ impl<'f> Filling<'f> {
             && bounds.0 <= first
             && bounds.1.is_none_or(|high| next.is_some_and(|next| next <= high) || body.last_key() < high);
         self.mix(Some(block), inside)
+    }
+
+    /// Starts reading the blocks of runs at the place, so that they and the leaf's block are waited for at once.
+    fn start_reading_runs(&self, above: Seq) {
+        let Place::From(key) = self.place else { return };
+        for run in self.path.runs().filter(|run| run.table.meta.max_seq > above && run.table.meta.may_hold(key)) {
+            run.table.start_reading(key, self.reader.io);
+        }
     }
 
     /// A page of keys for which a ripened block says nothing. The leaf has no rows there: its slot grew.

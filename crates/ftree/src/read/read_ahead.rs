@@ -12,6 +12,8 @@ use crate::table::{BlockRef, Table, TableBody};
 /// Stored bytes of one read at most.
 const BYTES_MAX: u64 = 256 * 1024;
 const BLOCKS_MAX: usize = 64;
+/// Blocks of one read from which on the next read is started in advance.
+const BLOCKS_LONG: usize = BLOCKS_MAX / 4;
 
 /// Read-ahead state of one cursor.
 pub struct ReadAhead {
@@ -66,7 +68,20 @@ impl ReadAhead {
         let blocks = self.range(body, at, forward);
         self.blocks = (2 * self.blocks).min(BLOCKS_MAX);
         self.last = (leaf.meta.offset, blocks.clone());
+        self.start_next(reader, body, &blocks, forward);
         if blocks.len() <= 1 { body.block(at, reader.io) } else { body.read_several(blocks, at, reader.io) }
+    }
+
+    /// Starts what is likely the next read, if this one is long.
+    fn start_next(&self, reader: &Reader<'_>, body: &TableBody, read: &Range<usize>, forward: bool) {
+        let rows = || read.clone().map(|at| body.rows_of(at)).sum::<u64>();
+        if read.len() < BLOCKS_LONG || (self.rows > 0 && self.rows <= rows()) {
+            return;
+        }
+        let next =
+            if forward { Some(read.end).filter(|at| *at < body.block_count()) } else { read.start.checked_sub(1) };
+        let Some(at) = next.filter(|at| !body.is_cached(*at) && !self.is_beyond(body, *at, forward)) else { return };
+        body.start_reading(self.range(body, at, forward), reader.io);
     }
 
     fn range(&self, body: &TableBody, at: usize, forward: bool) -> Range<usize> {

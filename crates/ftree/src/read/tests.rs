@@ -402,6 +402,52 @@ fn a_scan_of_known_length_reads_at_once_and_no_more_than_it_needs() {
     assert!(of_unbounded > of_few, "the hint is what makes the difference");
 }
 
+/// A tree of 3,000 changes: the first ones are in the leaf, the others in a run.
+fn of_3000(in_leaf: u64) -> (Workshop, Arc<Tree>) {
+    let put = |n: u64| Change::Entry(format!("{:05}", n * 7919 % 3001).into_bytes(), Kind::Put, vec![n as u8; 100]);
+    let workshop = Workshop::new((1..=3000u64).map(|n| (Seq(n * 256), put(n))).collect());
+    workshop.visible.store(3000 * 256, Ordering::SeqCst);
+    let leaf = workshop.leaf(Seq(in_leaf * 256), &[], None);
+    let shape = Shape { bounds: vec![Vec::new()], leaves: vec![leaf], together: 1 };
+    let tree = tree(&workshop, shape.version(&workshop, [in_leaf, 3000, 3000, 3000, 3000, 3000]));
+    (workshop, tree)
+}
+
+/// Returns how many reads a scan of `rows` rows starts in advance.
+fn started_by_scan(rows: usize, forward: bool, hint: Option<u64>) -> u64 {
+    let (workshop, tree) = of_3000(3000);
+    let registered = workshop.register(Seq(3000 * 256));
+    let mut cursor = TreeCursor::new(workshop.reader(registered.seq()), tree.clone());
+    if let Some(rows) = hint {
+        cursor.expect_rows(rows, &[]);
+    }
+    assert!(if forward { cursor.first() } else { cursor.last() }.unwrap());
+    assert!((1..rows).all(|_| if forward { cursor.next() } else { cursor.prev() }.unwrap()));
+    workshop.io.counters.get(Counter::ReadsStarted)
+}
+
+#[test]
+fn the_next_read_of_a_long_scan_is_started_in_advance() {
+    for forward in [true, false] {
+        assert!(started_by_scan(3000, forward, None) > 3);
+        assert_eq!(started_by_scan(50, forward, None), 0, "short");
+        assert_eq!(started_by_scan(300, forward, Some(300)), 0, "one read has it all");
+    }
+}
+
+#[test]
+fn blocks_of_runs_are_read_while_the_leaf_is() {
+    for (in_leaf, started) in [(2500, true), (3000, false)] {
+        let (workshop, tree) = of_3000(in_leaf);
+        let registered = workshop.register(Seq(3000 * 256));
+        let mut cursor = TreeCursor::new(workshop.reader(registered.seq()), tree.clone());
+        for key in [&b"00010"[..], b"00810", b"01610", b"02410"] {
+            assert!(cursor.seek(key).unwrap());
+        }
+        assert_eq!(workshop.io.counters.get(Counter::ReadsStarted) > 0, started, "{in_leaf} in the leaf");
+    }
+}
+
 #[test]
 fn what_is_cut_off_is_on_the_next_page() {
     // Far more keys in a memtable than a page takes, over no leaf at all.

@@ -353,6 +353,14 @@ impl TableBody {
         answer.map_or_else(|| self.block(requested, io), Ok)
     }
 
+    /// Asks the operating system to read neighbouring blocks, and does not wait for them.
+    pub fn start_reading(&self, blocks: Range<usize>, io: &Io) {
+        debug_assert!(blocks.end <= self.block_count(), "blocks {blocks:?} of {}", self.block_count());
+        let (offset, bytes) = self.span(blocks.start, blocks.end);
+        io.file.read_ahead(offset, bytes as u64);
+        io.counters.add(Counter::ReadsStarted, 1);
+    }
+
     /// Replaces a cached block by one into which entries from above are merged (T3). Requires: `as_of` is set.
     pub fn put_ripe(&self, at: usize, block: Block, io: &Io) {
         debug_assert!(block.as_of() > Seq::ZERO, "T3: a ripe block says up to when");

@@ -94,6 +94,17 @@ impl Table {
         }
     }
 
+    /// Asks the operating system to read the block that holds `key` if one does, and does not wait for it. Does nothing where
+    /// the block is in memory, or the index is not.
+    pub fn start_reading(&self, key: &[u8], io: &Io) {
+        if let Some(body) = self.body.peek().filter(|body| body.block_count() > 0) {
+            let at = body.block_of(key);
+            if !body.is_cached(at) {
+                body.start_reading(at..at + 1, io);
+            }
+        }
+    }
+
     #[cold]
     fn load_body(self: &Arc<Table>, io: &Io) -> Result<Guard<TableBody>> {
         let bytes = io.file.read(self.meta.index_offset, self.meta.index_bytes.into())?;
