@@ -121,10 +121,11 @@ impl DataFile {
     }
 
     /// A hint that this range is read soon.
+    ///
+    /// Requires: no direct I/O, which reads past the page cache.
     pub fn read_ahead(&self, offset: u64, bytes: u64) {
-        if !self.direct {
-            self.file.advise_soon(offset, bytes);
-        }
+        debug_assert!(!self.direct, "a hint to read at {offset} into the page cache");
+        self.file.advise_soon(offset, bytes);
     }
 
     /// Writes a range.

@@ -353,8 +353,11 @@ impl TableBody {
         answer.map_or_else(|| self.block(requested, io), Ok)
     }
 
-    /// Asks the operating system to read neighbouring blocks, and does not wait for them.
+    /// Asks the operating system to read neighbouring blocks, and does not wait for them. With direct I/O it has no place for them.
     pub fn start_reading(&self, blocks: Range<usize>, io: &Io) {
+        if io.file.is_direct() {
+            return;
+        }
         debug_assert!(blocks.end <= self.block_count(), "blocks {blocks:?} of {}", self.block_count());
         let (offset, bytes) = self.span(blocks.start, blocks.end);
         io.file.read_ahead(offset, bytes as u64);
