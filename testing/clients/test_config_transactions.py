@@ -75,6 +75,7 @@ OTHERS = {
     "setAllowMigrations": lambda admin, db: admin.command("setAllowMigrations", f"{db}.c", allowMigrations=False),
     "configureCollectionBalancing": lambda admin, db: admin.command("configureCollectionBalancing", f"{db}.c", chunkSize=8),
     "addShardToZone": lambda admin, db: admin.command("addShardToZone", "s0", zone=db),
+    "updateZoneKeyRange": lambda admin, db: admin.command("updateZoneKeyRange", f"{db}.c", min={"a": 0}, max={"a": 9}, zone="there"),
     "removeShard": lambda admin, db: admin.command("removeShard", "s1"),
 }
 
@@ -137,16 +138,18 @@ def described(routed, name):
     of_name = {"_id": {"$regex": rf"^{name}(\.|$)"}}
     collections = list(config.collections.find(of_name, sort=[("_id", 1)]))
     chunks = config.chunks.find({"uuid": {"$in": [one["uuid"] for one in collections]}}, sort=[("uuid", 1), ("min", 1)])
-    return collections, list(chunks), list(config.databases.find(of_name)), list(config.shards.find(sort=[("_id", 1)]))
+    zones = config.tags.find({"ns": {"$regex": rf"^{name}\."}}, sort=[("_id", 1)])
+    return collections, list(chunks), list(zones), list(config.databases.find(of_name)), list(config.shards.find(sort=[("_id", 1)]))
 
 
 @pytest.mark.parametrize("change", CHANGES | OTHERS)
 def test_a_router_that_has_lost_its_lock_changes_nothing(config, routed, change):
     name, codes = f"{change}_lost", []
     filled(routed, name)
+    routed.admin.command("addShardToZone", "s0", zone="there")
     before = described(routed, name)
     locks = config.config.get_collection("locks", write_concern=pymongo.WriteConcern("majority"))
-    of_change = {"_id": re.compile(rf"^({name}(\.|$)|config\.shards)")}
+    of_change = {"_id": re.compile(rf"^({name}(\.|$)|config\.(shards|tags))")}
     point, data = FAILURES["a commit that conflicts"]
 
     def run():

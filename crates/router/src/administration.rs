@@ -28,6 +28,9 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait of `balancerStop` for the round that runs.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
+/// The lock of `config.tags`.
+const ZONES: &str = "config.tags";
+
 /// The lock of a namespace in `config.locks`.
 pub(crate) struct Guard<'r> {
     router: &'r Router,
@@ -50,6 +53,10 @@ impl Guard<'_> {
     /// Returns the command that makes the lock young; in a transaction it also proves that the lock is held.
     pub(crate) fn renewal(&self) -> DocBuf {
         renewal(&self.id)
+    }
+
+    pub(crate) fn is_of_zones(&self) -> bool {
+        fields::string(self.id.as_doc(), "_id") == Some(ZONES)
     }
 
     /// Waits for, or ends, a transaction of this lock whose outcome is not known: it writes the lock as they do.
@@ -213,6 +220,11 @@ impl<'r> Request<'r> {
     /// Takes the lock of a namespace, so that one change at a time is made to it.
     pub(crate) fn lock(&self, name: &str) -> Result<Guard<'r>> {
         self.lock_as(name, false)
+    }
+
+    /// Takes the lock of all ranges of zones. Others are taken before it, and it is held for a few requests only: changes of zones do not wait for moves.
+    pub(crate) fn lock_zones(&self) -> Result<Guard<'r>> {
+        self.lock_renewed(ZONES)
     }
 
     /// Takes a lock that the holder renews, so that it is old soon after the holder has ended.
@@ -448,6 +460,7 @@ impl<'r> Request<'r> {
         let shown =
             |state: &str, message: &str| DocBuf::new().with("msg", message).with("state", state).with("shard", name);
         if !was_draining {
+            self.check_zones_without(name, own.as_doc())?;
             let draining = fields::without(own.as_doc(), &["draining"]).with("draining", true);
             self.catalog().transaction([&guard], &[updates("shards", &[replacement(&draining)])], interrupt)?;
             let reply = shown("started", "draining started successfully");
@@ -463,8 +476,10 @@ impl<'r> Request<'r> {
                 .with("dbsToMove", &to_move)
                 .with("collectionsToMove", &collections_to_move));
         }
+        let of_zones = self.lock_zones()?;
+        self.check_zones_without(name, own.as_doc())?;
         let gone = deletes("shards", &DocBuf::new().with("_id", name));
-        self.catalog().transaction([&guard], &[gone], interrupt)?;
+        self.catalog().transaction([&guard, &of_zones], &[gone], interrupt)?;
         shard.call("admin", &DocBuf::new().with("_shardsvrLeave", 1i32), interrupt)?;
         self.catalog().refresh_shards(interrupt)?;
         self.catalog().forget_all();
@@ -644,69 +659,6 @@ impl<'r> Request<'r> {
             return Err(Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'")));
         }
         self.catalog().newest_table(namespace, self.interrupt())
-    }
-
-    fn zone_of_shard(&self, add: bool) -> Result<DocBuf> {
-        let (name, zone) = (self.text(if add { "addShardToZone" } else { "removeShardFromZone" })?, self.text("zone")?);
-        self.catalog().shard(name, self.interrupt())?;
-        let guard = self.lock("config.shards")?;
-        let own = self.catalog().read_one("shards", name.into(), self.interrupt())?.unwrap_or_default();
-        let mut tags: Vec<&str> = match own.get("tags") {
-            Some(ValueRef::Array(tags)) => tags.iter().filter_map(fields::text).filter(|tag| *tag != zone).collect(),
-            _ => Vec::new(),
-        };
-        if add {
-            tags.push(zone);
-        } else {
-            let used = self.catalog().read("tags", &DocBuf::new().with("tag", zone), "_id", self.interrupt())?;
-            let others = self.catalog().read("shards", &DocBuf::new().with("tags", zone), "_id", self.interrupt())?;
-            if !used.is_empty() && others.len() <= 1 {
-                let text = format!(
-                    "Cannot remove shard '{name}' from zone '{zone}': it is the last one, and ranges use the zone"
-                );
-                return Err(Error::new(Code::ZONE_STILL_IN_USE, text));
-            }
-        }
-        let document = fields::without(own.as_doc(), &["tags"]).with("tags", &tags.into_iter().collect::<ArrayBuf>());
-        self.catalog().transaction([&guard], &[updates("shards", &[replacement(&document)])], self.interrupt())?;
-        Ok(DocBuf::new())
-    }
-
-    fn zone_of_range(&self) -> Result<DocBuf> {
-        let namespace = self.text("updateZoneKeyRange")?;
-        let bound = |name: &str| match self.body().get(name) {
-            Some(ValueRef::Document(bound)) if !bound.is_empty() => Ok(bound),
-            _ => Err(Error::bad_value(format!("{name} must be a document"))),
-        };
-        let (min, max) = (bound("min")?, bound("max")?);
-        let (low, high) = (table::key_of_bound(min), table::key_of_bound(max));
-        if low >= high {
-            return Err(Error::bad_value(format!("min: {min} should be less than max: {max}")));
-        }
-        let own: Vec<DocBuf> =
-            self.catalog().read("tags", &DocBuf::new().with("ns", namespace), "min", self.interrupt())?;
-        let id = DocBuf::new().with("ns", namespace).with("min", min);
-        let zone = match self.body().get("zone") {
-            Some(ValueRef::Null) => {
-                self.catalog().delete("tags", &DocBuf::new().with("_id", &id), self.interrupt())?;
-                return Ok(DocBuf::new());
-            }
-            _ => self.text("zone")?,
-        };
-        if self.catalog().read("shards", &DocBuf::new().with("tags", zone), "_id", self.interrupt())?.is_empty() {
-            return Err(Error::new(Code::ZONE_NOT_FOUND, format!("zone {zone} does not exist")));
-        }
-        for range in &own {
-            let key = |name| fields::document(range.as_doc(), name).map(table::key_of_bound).unwrap_or_default();
-            let (begin, end) = (key("min"), key("max"));
-            if begin != low && begin < high && low < end || begin == low && end != high {
-                let text = format!("Zone range: {min} to {max} is overlapping with existing: {}", range.as_doc());
-                return Err(Error::new(Code::RANGE_OVERLAP_CONFLICT, text));
-            }
-        }
-        let document = DocBuf::new().with("_id", &id).with("ns", namespace).with("min", min).with("max", max);
-        self.catalog().put("tags", &document.with("tag", zone), self.interrupt())?;
-        Ok(DocBuf::new())
     }
 
     /// `$shardedDataDistribution` and the stages after it.

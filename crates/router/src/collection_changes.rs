@@ -105,8 +105,13 @@ impl<'r> Request<'r> {
         }
         let uuid = collection.get("uuid").unwrap_or(ValueRef::Null);
         self.catalog().delete_chunks(uuid, interrupt)?;
-        let gone = [deletes("tags", &DocBuf::new().with("ns", namespace)), deletes("collections", &id_is(namespace))];
-        self.catalog().transaction([guard], &gone, interrupt)?;
+        let (of_collection, gone) = (DocBuf::new().with("ns", namespace), deletes("collections", &id_is(namespace)));
+        if self.catalog().read("tags", &of_collection, "min", interrupt)?.is_empty() {
+            self.catalog().transaction([guard], &[gone], interrupt)?;
+        } else {
+            let of_zones = self.lock_zones()?;
+            self.catalog().transaction([guard, &of_zones], &[deletes("tags", &of_collection), gone], interrupt)?;
+        }
         self.set_ownership(&shards, namespace, Known::Nothing)?;
         self.forget(namespace);
         Ok(())
@@ -242,13 +247,15 @@ impl<'r> Request<'r> {
         let renamed = renamed.with("renaming", &renaming);
         let mut commands = [from, to].map(|name| deletes("collections", &id_is(name.as_str()))).to_vec();
         commands.push(inserts("collections", &[renamed]));
+        let of_zones = self.lock_zones()?;
         let zones = self.catalog().read("tags", &DocBuf::new().with("ns", from.as_str()), "min", &interrupt)?;
         commands.extend([from, to].map(|name| deletes("tags", &DocBuf::new().with("ns", name.as_str()))));
         if !zones.is_empty() {
             let zones: Vec<DocBuf> = zones.iter().map(|zone| zone_of(zone, to)).collect();
             commands.push(inserts("tags", &zones));
         }
-        self.catalog().transaction(guards, &commands, &interrupt)
+        let [first, second] = guards;
+        self.catalog().transaction([first, second, &of_zones], &commands, &interrupt)
     }
 
     fn finish_renaming(&self, (from, to): (&str, &str), collection: &DocBuf, guard: &Guard<'_>) -> Result<()> {

@@ -35,6 +35,7 @@
 //! | `move_primary` | the unsharded collections of a database on another shard |
 //! | `moves` | moves of chunks between shards |
 //! | `reshard`, `refine` | another shard key for a collection, and more fields for one |
+//! | `zones` | groups of shards, and the ranges that belong to them |
 //! | `consistency` | comparison of the config servers with the shards |
 //! | `time_series` | measurements in buckets on several shards |
 //! | `throttle` | the pace of a move, by the latencies of clients |
@@ -86,6 +87,7 @@ mod time_series;
 mod transactions;
 mod two_phase;
 mod write;
+mod zones;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

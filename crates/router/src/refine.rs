@@ -79,13 +79,14 @@ impl Request<'_> {
             updates("chunks", &[extended.with("u", &longer_bounds(own, added))]),
         ];
         let of_collection = DocBuf::new().with("ns", namespace);
+        let of_zones = self.lock_zones()?;
         let zones = self.catalog().read("tags", &of_collection, "min", &interrupt)?;
         if !zones.is_empty() {
             let zones: Vec<DocBuf> = zones.iter().map(|zone| longer_zone(zone, own, added)).collect();
             commands.push(deletes("tags", &of_collection));
             commands.push(inserts("tags", &zones));
         }
-        self.catalog().transaction([guard], &commands, &interrupt)
+        self.catalog().transaction([guard, &of_zones], &commands, &interrupt)
     }
 }
 

@@ -9,7 +9,7 @@
 //! shards, by this router or by the one that finds the block. G3: `_id` is unique over all shards, else a document of one shard would take
 //! the place of another's; both collections have the same number of documents before the change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ use crate::{Request, fields, is_stale};
 const SAMPLES: i32 = 1000;
 /// Attempts of an operation of which shards end.
 const ATTEMPTS: u32 = 5;
-const OPERATIONS: &str = "reshardingOperations";
+pub(crate) const OPERATIONS: &str = "reshardingOperations";
 
 /// The collection that is to be.
 pub(crate) struct Target {
@@ -133,10 +133,7 @@ impl<'r> Request<'r> {
             if low >= high {
                 return Err(Error::bad_value(format!("min: {min} should be less than max: {max}")));
             }
-            let with_it = DocBuf::new().with("tags", name);
-            if self.catalog().read("shards", &with_it, "_id", self.interrupt())?.is_empty() {
-                return Err(Error::new(Code::ZONE_NOT_FOUND, format!("zone {name} does not exist")));
-            }
+            self.check_zone(name)?;
             let id = DocBuf::new().with("ns", namespace).with("min", min);
             let tag = DocBuf::new().with("_id", &id).with("ns", namespace).with("min", min).with("max", max);
             let before = ranges.range(..=low.clone()).next_back().is_some_and(|(_, (end, _))| *end > low);
@@ -411,8 +408,17 @@ impl<'r> Request<'r> {
             new,
             temporary,
         };
-        self.catalog().insert(OPERATIONS, &[operation], self.interrupt())?;
+        self.note_operation(guard, operation, &reshard.zones)?;
         reshard.run(&collection, &chunks)
+    }
+
+    /// Notes that an operation runs: its zones are in use from then on.
+    fn note_operation(&self, guard: &Guard<'_>, operation: DocBuf, zones: &[DocBuf]) -> Result<()> {
+        let of_zones = self.lock_zones()?;
+        let names: BTreeSet<&str> = zones.iter().filter_map(|zone| fields::string(zone.as_doc(), "tag")).collect();
+        names.iter().try_for_each(|zone| self.check_zone(zone))?;
+        let operation = operation.with("zones", &names.into_iter().collect::<ArrayBuf>());
+        self.catalog().transaction([guard, &of_zones], &[inserts(OPERATIONS, &[operation])], self.interrupt())
     }
 
     /// Ends what routers that have ended left of operations on a collection. Requires the lock of its name.
@@ -805,7 +811,8 @@ impl Reshard<'_> {
         if !self.zones.is_empty() {
             commands.push(inserts("tags", &self.zones));
         }
-        self.request.catalog().transaction([self.guard], &commands, &interrupt)
+        let of_zones = self.request.lock_zones()?;
+        self.request.catalog().transaction([self.guard, &of_zones], &commands, &interrupt)
     }
 
     /// Finds out whether the config servers have the new key. After that they do not get it any more.

@@ -1,6 +1,6 @@
 //! Documents of the config servers, read and written with majority.
 //!
-//! O1: what says who owns what ([`OWNED`]) is updated and deleted in transactions alone, which prove that the locks are held (T3 of
+//! O1: what says who owns what, and is to own it ([`OWNED`]), is updated and deleted in transactions alone, which prove that the locks are held (T3 of
 //! [`transaction`](super::transaction)); but for the chunks of a collection that is no more. O2: a write whose reply may be lost is repeated here.
 //! It has a transaction number, by which the config servers know it the second time, if each of its statements is of one document; the others
 //! find nothing more to do then.
@@ -16,7 +16,7 @@ use super::transaction::repeated;
 use crate::fields;
 use crate::shard::{error_of, is_lost};
 
-const OWNED: [&str; 4] = ["chunks", "collections", "databases", "shards"];
+const OWNED: [&str; 5] = ["chunks", "collections", "databases", "shards", "tags"];
 
 pub(crate) fn updates(collection: &str, statements: &[DocBuf]) -> DocBuf {
     DocBuf::new().with("update", collection).with("updates", &statements.iter().collect::<ArrayBuf>())
@@ -298,6 +298,7 @@ mod tests {
             ("{update: 'chunks', updates: []}", true),
             ("{delete: 'databases', deletes: []}", true),
             ("{insert: 'databases', documents: []}", false),
+            ("{update: 'tags', updates: []}", true),
             ("{update: 'locks', updates: []}", false),
             ("{createIndexes: 'chunks', indexes: []}", false),
         ] {

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Code, DocBuf};
+use arbor_bson::{Code, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_protocol::labels::{self, TRANSIENT};
 use arbor_query::Interrupt;
@@ -53,6 +53,10 @@ impl Catalog {
         interrupt: &Interrupt,
     ) -> Result<()> {
         const { assert!(N > 0, "nothing of the cluster is changed without a lock") };
+        assert!(
+            held.iter().any(|guard| guard.is_of_zones()) || !commands.iter().any(is_of_zones),
+            "ranges of zones are changed with the lock of all of them alone"
+        );
         repeated(interrupt, is_aborted, || self.try_transaction(held, commands, interrupt)).map_err(for_client)
     }
 
@@ -83,6 +87,11 @@ impl Catalog {
         // a member that has begun to lead knows whether it was committed
         repeated(interrupt, is_lost, || self.run("admin", &commit, interrupt)).map(drop)
     }
+}
+
+/// Returns true for writes of `config.tags`.
+fn is_of_zones(command: &DocBuf) -> bool {
+    matches!(command.as_doc().first(), Some((_, ValueRef::String("tags"))))
 }
 
 /// Returns the error of a statement with its labels, which one of the connection does not have.
