@@ -95,6 +95,10 @@ def failing(config, name, mode, data):
         yield lambda: config.admin.command({"configureFailPoint": name, "mode": "off"})["count"]
 
 
+def count_of(client, point, mode, data):
+    return client.admin.command({"configureFailPoint": point, "mode": mode, "data": data})["count"]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_repeats_a_transaction_that_was_not_done(config, routed, change):
     for at, (point, data) in enumerate(FAILURES.values()):
@@ -163,8 +167,10 @@ def test_a_router_that_has_lost_its_lock_changes_nothing(config, routed, change)
         thread = threading.Thread(target=run)
         thread.start()
         deadline = time.monotonic() + 30
-        while (held := locks.find_one(of_change)) is None:
+        # it has all its locks
+        while count_of(config, point, "alwaysOn", data) == 0:
             assert time.monotonic() < deadline and not codes
+        held = locks.find_one(of_change)
         taken = {"_id": held["_id"], "ts": ObjectId()}
         assert locks.update_one({"_id": held["_id"]}, {"$set": {"ts": taken["ts"], "who": "another router"}}).matched_count
     thread.join()

@@ -44,7 +44,7 @@ def donor(directory):
 
 def test_changes_wait_for_writes_that_the_set_does_not_have_yet(tmp_path):
     with donor(tmp_path) as (followers, primary):
-        moved = {"id": bson.ObjectId()}
+        moved = {"id": bson.ObjectId(), "fencingToken": {"lock": "db.c", "token": bson.Timestamp(2**32 - 1, 1)}}
         begins = {"key": {"_id": 1}, "range": {"min": {"_id": bson.MinKey()}, "max": {"_id": bson.MaxKey()}}, **ALL_KEYS}
         primary.admin.command("_shardsvrMoveOut", "db.c", **moved, **begins)
         with stopped([member.process for member in followers]):

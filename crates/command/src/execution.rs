@@ -207,6 +207,10 @@ impl Commands {
             (Some(session), Some(numbered)) if numbered.is_transaction() => Some((session, numbered.number)),
             _ => None,
         };
+        let _holding = match self.enter_as_holder(info.name, request) {
+            Ok(holding) => holding,
+            Err(error) => return RunOutcome::failed(error),
+        };
         let follows = self.follows_versions(request.body);
         let checked = self.ownership.as_ref().filter(|_| !follows);
         let pass = match checked.map(|ownership| ownership.enter(request, transaction)) {

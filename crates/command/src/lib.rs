@@ -15,6 +15,7 @@
 //! | `error`, `error_map` | error type of this crate; the one place that maps errors of other crates to MongoDB's |
 //! | `routing` | the seam of a router, whose data is on other servers |
 //! | `moves` | chunks that leave this shard, or come to it |
+//! | `fencing` | tokens of the holders of locks, of which an earlier one changes nothing here |
 //! | `ownership` | versions of what a shard holds, checked against those of requests |
 //! | `place` | chooses the thread on which a request runs |
 //! | `session/` | logical sessions, transactions, retryable writes |
@@ -46,6 +47,7 @@ mod error_map;
 mod every_command_tests;
 mod execution;
 mod feature_version;
+mod fencing;
 mod incoming;
 mod index_builds;
 mod log_components;
@@ -76,6 +78,7 @@ pub use cmd::diagnostics::small::Recording;
 pub use commands::{Commands, Host, Options};
 pub use connection::Connection;
 pub use error::{Error, Result};
+pub use fencing::{FENCING_TOKEN, LOCK_IS_LOST, is_of_lock_holders};
 pub use moves::MOVE_IS_OVER;
 pub use parameters::Parameters;
 pub use replication::Membership;

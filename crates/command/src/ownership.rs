@@ -25,6 +25,7 @@ use arbor_txn::{ReadView, View};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::concerns::PastView;
+use crate::fencing::Fences;
 use crate::incoming::Incoming;
 use crate::moves::{ClearedRange, Entered, HiddenRanges, Moving, is_write, owned_before};
 use crate::{Commands, Error, Result};
@@ -159,6 +160,7 @@ pub(crate) struct Ownership {
     known: RwLock<HashMap<String, Known>>,
     /// Held while a state is made and stored.
     changing: Mutex<()>,
+    pub(crate) fences: Fences,
     /// States of before, as long as requests run under them.
     before: Mutex<HashMap<String, Vec<Weak<Placed>>>>,
     hasher: RandomState,
@@ -198,6 +200,7 @@ impl Default for Ownership {
             gates: (0..STRIPES).map(|_| RwLock::new(())).collect(),
             known: RwLock::default(),
             changing: Mutex::default(),
+            fences: Fences::default(),
             before: Mutex::default(),
             hasher: RandomState::new(),
         }
@@ -411,6 +414,7 @@ impl Commands {
     /// Makes this server a shard: reads what it knew before.
     pub fn begin_sharding(&self) -> Result<()> {
         let Some(ownership) = &self.ownership else { return Ok(()) };
+        self.begin_fencing(&ownership.fences)?;
         let found = arbor_query::find(&Scope::of(&self.database), &FindSpec::new(rows()?), &Interrupt::never())?;
         let mut states = HashMap::new();
         // what has arrived or was deleted before is not known any more

@@ -68,6 +68,7 @@ pub fn is_generic(name: impl AsRef<[u8]>) -> bool {
             | b"databaseVersion"
             | b"shardVersions"
             | b"shardVersion"
+            | b"fencingToken"
             | b"clientOperationKey"
             | b"maxTimeMSOpOnly"
             | b"allowImplicitCollectionCreation"

@@ -1,18 +1,20 @@
 //! Commands of the cluster: shards, databases, zones, the balancer's switch.
 //!
 //! A1: a change of who owns what goes in this order: the shards refuse requests of the old version ("blocked"), the config servers are
-//! changed, the shards learn the new version. A crash in between leaves them blocked until a router that hits the block repairs it.
+//! changed, the shards learn the new version. A crash in between leaves them blocked until a router that hits the block repairs it. A2: each
+//! command that changes something on a shard is that of the holder of a lock, and proves it ([`Guard::fenced`]): a shard that has heard of a
+//! later holder refuses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
-use arbor_command::{Answer, Error, Result};
+use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_command::{Answer, Error, FENCING_TOKEN, LOCK_IS_LOST, Result};
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::{Routing, deletes, inserts, now, updates};
+use crate::catalog::{Database, Routing, deletes, inserts, now, updates};
 use crate::chunks::replacement;
 use crate::shard::Shard;
 use crate::table::{self, Table};
@@ -35,6 +37,8 @@ const ZONES: &str = "config.tags";
 pub(crate) struct Guard<'r> {
     router: &'r Router,
     id: DocBuf,
+    /// The time of a state of the config servers in which the lock was this one's. Those of later holders are later.
+    token: Timestamp,
     /// Time of its last renewal.
     renewed: std::cell::Cell<Instant>,
     is_left: std::cell::Cell<bool>,
@@ -55,8 +59,18 @@ impl Guard<'_> {
         renewal(&self.id)
     }
 
+    fn name(&self) -> &str {
+        fields::string(self.id.as_doc(), "_id").unwrap_or_default()
+    }
+
+    /// Returns a command with the proof of the lock for a shard, which refuses it once it has heard of a later holder.
+    pub(crate) fn fenced(&self, command: DocBuf) -> DocBuf {
+        let token = DocBuf::new().with("lock", self.name()).with("token", ValueRef::Timestamp(self.token));
+        command.with(FENCING_TOKEN, &token)
+    }
+
     pub(crate) fn is_of_zones(&self) -> bool {
-        fields::string(self.id.as_doc(), "_id") == Some(ZONES)
+        self.name() == ZONES
     }
 
     /// Waits for, or ends, a transaction of this lock whose outcome is not known: it writes the lock as they do.
@@ -112,7 +126,12 @@ fn renewal(id: &DocBuf) -> DocBuf {
 }
 
 pub(crate) fn lock_is_lost() -> Error {
-    Error::new(Code::LOCK_BUSY, "another router has taken the lock of this operation away")
+    Error::new(Code::LOCK_BUSY, LOCK_IS_LOST)
+}
+
+/// Returns true for an error after which the holder of a lock is to do nothing more: another router has it.
+pub(crate) fn is_lock_lost(error: &Error) -> bool {
+    error.code == Code::LOCK_BUSY && error.message == LOCK_IS_LOST
 }
 
 /// Returns true for the lock of a router that has ended.
@@ -145,8 +164,8 @@ pub(crate) enum Known<'t> {
 }
 
 impl Known<'_> {
-    pub(crate) fn command(self, name: &str, shard: &str) -> DocBuf {
-        let command = DocBuf::new().with("_shardsvrSetOwnership", name);
+    pub(crate) fn command(self, name: &str, shard: &str, guard: &Guard<'_>) -> DocBuf {
+        let command = guard.fenced(DocBuf::new().with("_shardsvrSetOwnership", name));
         match self {
             Known::Blocked => command.with("state", "blocked"),
             Known::Nothing => command.with("state", "none"),
@@ -270,7 +289,13 @@ impl<'r> Request<'r> {
         match self.catalog().insert("locks", &[lock], self.interrupt()) {
             Ok(()) => {
                 let (renewed, is_left) = (std::cell::Cell::new(Instant::now()), std::cell::Cell::new(false));
-                return Ok(Some(Guard { router: self.router, id: own, renewed, is_left }));
+                let token = Timestamp { seconds: 0, increment: 0 };
+                let mut guard = Guard { router: self.router, id: own, token, renewed, is_left };
+                let token = self.catalog().time_of_lock(&guard.id, self.interrupt())?;
+                return Ok(token.map(|token| {
+                    guard.token = token;
+                    guard
+                }));
             }
             Err(error) if error.code == Code::DUPLICATE_KEY => {}
             Err(error) => return Err(error),
@@ -285,10 +310,16 @@ impl<'r> Request<'r> {
         Ok(None)
     }
 
-    /// Sets what shards know of a collection or database.
-    pub(crate) fn set_ownership(&self, shards: &[Arc<Shard>], name: &str, known: Known<'_>) -> Result<()> {
+    /// Sets what shards know of a collection or database, as the holder of a lock.
+    pub(crate) fn set_ownership(
+        &self,
+        shards: &[Arc<Shard>],
+        name: &str,
+        known: Known<'_>,
+        guard: &Guard<'_>,
+    ) -> Result<()> {
         for shard in shards {
-            shard.call("admin", &known.command(name, &shard.name), self.interrupt())?;
+            shard.call("admin", &known.command(name, &shard.name, guard), self.interrupt())?;
         }
         Ok(())
     }
@@ -304,7 +335,8 @@ impl<'r> Request<'r> {
         if !self.finish_change(namespace, &guard)? {
             return Ok(());
         }
-        self.bring_in_line(db, namespace)
+        self.bring_in_line(db, namespace, &guard)?;
+        self.bring_database_in_line(db, &of_database)
     }
 
     /// Completes what routers have left that ended, as their old locks say.
@@ -326,24 +358,54 @@ impl<'r> Request<'r> {
     }
 
     /// Brings what the shards know of a collection in line with the config servers. Requires its lock, and that no change of it was left.
-    pub(crate) fn bring_in_line(&self, db: &str, namespace: &str) -> Result<()> {
+    pub(crate) fn bring_in_line(&self, db: &str, namespace: &str, guard: &Guard<'_>) -> Result<()> {
         self.catalog().forget(db, namespace);
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        match self.catalog().routing(db, namespace, false, self.interrupt())? {
+        match self.catalog().routing(db, namespace, self.interrupt())? {
             Routing::Sharded(table, _) => {
-                for shard in &shards {
-                    self.settle(&table, shard, self.interrupt())?;
-                }
+                shards.iter().try_for_each(|shard| self.settle(&table, shard, guard, self.interrupt()))
             }
-            Routing::Unsharded(_, database) => {
-                self.set_ownership(&shards, namespace, Known::Nothing)?;
-                if let Some(database) = database {
-                    self.set_ownership(&shards, db, Known::Database(&database.version))?;
-                }
-            }
-            Routing::Config(_) => {}
+            Routing::Unsharded(..) => self.set_ownership(&shards, namespace, Known::Nothing, guard),
+            Routing::Config(_) => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Brings what the shards know of a database in line with the config servers. Requires its lock, and that no change of it was left.
+    pub(crate) fn bring_database_in_line(&self, db: &str, guard: &Guard<'_>) -> Result<()> {
+        self.catalog().forget_database(db);
+        let shards = self.catalog().refresh_shards(self.interrupt())?;
+        match self.catalog().database(db, self.interrupt())?.filter(|database| !database.is_dropping) {
+            Some(database) => self.set_ownership(&shards, db, Known::Database(&database.version), guard),
+            None => Ok(()),
+        }
+    }
+
+    /// Like [`Catalog::database_or_new`](crate::catalog::Catalog); the shard of a new one learns its version, since it may know one of the name that was dropped.
+    pub(crate) fn database_or_new(&self, name: &str, primary: Option<&str>) -> Result<Database> {
+        let (database, is_new) = self.catalog().database_or_new(name, primary, self.interrupt())?;
+        if !is_new {
+            return Ok(database);
+        }
+        let guard = self.lock_renewed(name)?;
+        self.catalog().forget_database(name);
+        let dropped = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("database {name} was dropped meanwhile"));
+        let database = self.catalog().database(name, self.interrupt())?.ok_or_else(dropped)?;
+        if !database.is_dropping {
+            let shard = self.catalog().shard(&database.primary, self.interrupt())?;
+            self.set_ownership(&[shard], name, Known::Database(&database.version), &guard)?;
+        }
+        Ok(database)
+    }
+
+    /// Finds out where a collection is. `create`: its database is created if it does not exist.
+    pub(crate) fn routing(&self, db: &str, namespace: &str, create: bool) -> Result<Routing> {
+        match self.catalog().routing(db, namespace, self.interrupt())? {
+            Routing::Unsharded(_, None) if create => {
+                self.database_or_new(db, None)?;
+                self.catalog().routing(db, namespace, self.interrupt())
+            }
+            routing => Ok(routing),
+        }
     }
 
     fn list_shards(&self) -> Result<DocBuf> {
@@ -414,7 +476,7 @@ impl<'r> Request<'r> {
             .with("shardName", name)
             .with("clusterId", ValueRef::ObjectId(cluster))
             .with("configsvrConnectionString", self.router.config_db.as_str());
-        if let Err(error) = shard.call("admin", &join, interrupt) {
+        if let Err(error) = shard.call("admin", &guard.fenced(join), interrupt) {
             return refused(format!("the shard {hosts} cannot be added: {}", error.message));
         }
         let document = DocBuf::new()
@@ -425,7 +487,7 @@ impl<'r> Request<'r> {
             .with("replSetConfigVersion", 1i64);
         self.catalog().transaction([&guard], &[inserts("shards", &[document])], interrupt)?;
         for database in names {
-            self.catalog().database_or_new(database, Some(name), interrupt)?;
+            self.database_or_new(database, Some(name))?;
         }
         self.catalog().refresh_shards(interrupt)?;
         Ok(DocBuf::new().with("shardAdded", name))
@@ -480,7 +542,7 @@ impl<'r> Request<'r> {
         self.check_zones_without(name, own.as_doc())?;
         let gone = deletes("shards", &DocBuf::new().with("_id", name));
         self.catalog().transaction([&guard, &of_zones], &[gone], interrupt)?;
-        shard.call("admin", &DocBuf::new().with("_shardsvrLeave", 1i32), interrupt)?;
+        shard.call("admin", &guard.fenced(DocBuf::new().with("_shardsvrLeave", 1i32)), interrupt)?;
         self.catalog().refresh_shards(interrupt)?;
         self.catalog().forget_all();
         Ok(shown("completed", "removeshard completed successfully"))
@@ -492,7 +554,7 @@ impl<'r> Request<'r> {
             return Err(Error::new(Code::INVALID_NAMESPACE, format!("invalid db name specified: {name}")));
         }
         let primary = self.body().get("primaryShard").map(|_| self.text("primaryShard")).transpose()?;
-        let database = self.catalog().database_or_new(name, primary, self.interrupt())?;
+        let database = self.database_or_new(name, primary)?;
         match primary {
             Some(asked) if asked != database.primary => {
                 let text = format!("database {name} already exists on the shard {}", database.primary);

@@ -171,7 +171,7 @@ impl Request<'_> {
         let (mut one, mut routings): (Option<Arc<Shard>>, Vec<Routing>) = (None, Vec::new());
         for namespace in namespaces {
             let (db, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-            let routing = self.catalog().routing(db, namespace, true, self.interrupt())?;
+            let routing = self.routing(db, namespace, true)?;
             let (Routing::Unsharded(shard, _) | Routing::Config(shard)) = &routing else { return Ok(None) };
             if self.catalog().buckets(db, collection, self.interrupt())?.is_some()
                 || one.as_ref().is_some_and(|own| own.name != shard.name)

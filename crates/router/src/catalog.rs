@@ -17,7 +17,6 @@ use arbor_query::Interrupt;
 use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
 
-use crate::administration::Known;
 use crate::clock::ClusterClock;
 use crate::fields;
 use crate::shard::{Connect, Shard, is_unreachable};
@@ -360,10 +359,15 @@ impl Catalog {
         }
     }
 
-    /// Returns a database, which is created on the shard with the fewest if it does not exist.
-    pub(crate) fn database_or_new(&self, name: &str, primary: Option<&str>, interrupt: &Interrupt) -> Result<Database> {
+    /// Returns a database, and whether it is new: it is created on the shard with the fewest if it does not exist.
+    pub(crate) fn database_or_new(
+        &self,
+        name: &str,
+        primary: Option<&str>,
+        interrupt: &Interrupt,
+    ) -> Result<(Database, bool)> {
         if let Some(database) = self.database_in_use(name, interrupt)? {
-            return Ok(database);
+            return Ok((database, false));
         }
         let chosen = match primary {
             Some(primary) => self.shard(primary, interrupt)?.name.clone(),
@@ -371,18 +375,14 @@ impl Catalog {
         };
         let version = new_version(1);
         let document = DocBuf::new().with("_id", name).with("primary", chosen.as_str()).with("version", &version);
-        match self.insert("databases", &[document], interrupt) {
+        let is_new = match self.insert("databases", &[document], interrupt) {
             // another router was faster
-            Err(error) if error.code == Code::DUPLICATE_KEY => {}
-            other => {
-                other?;
-                // it may know one of the name that was dropped
-                let known = Known::Database(&version).command(name, &chosen);
-                self.shard(&chosen, interrupt)?.call("admin", &known, interrupt)?;
-            }
-        }
+            Err(error) if error.code == Code::DUPLICATE_KEY => false,
+            other => other.map(|()| true)?,
+        };
         let created = self.database_in_use(name, interrupt)?;
-        created.ok_or_else(|| Error::new(Code::NAMESPACE_NOT_FOUND, format!("database {name} was dropped meanwhile")))
+        let dropped = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("database {name} was dropped meanwhile"));
+        Ok((created.ok_or_else(dropped)?, is_new))
     }
 
     fn emptiest(&self, interrupt: &Interrupt) -> Result<String> {
@@ -474,15 +474,12 @@ impl Catalog {
         table.finish(&last).map(Some)
     }
 
-    /// Finds out where a collection is. `create`: its database is created if it does not exist.
-    pub(crate) fn routing(&self, db: &str, namespace: &str, create: bool, interrupt: &Interrupt) -> Result<Routing> {
+    /// Finds out where a collection is.
+    pub(crate) fn routing(&self, db: &str, namespace: &str, interrupt: &Interrupt) -> Result<Routing> {
         if db == "config" || db == "admin" {
             return Ok(Routing::Config(self.config.clone()));
         }
-        let database = match create {
-            true => Some(self.database_or_new(db, None, interrupt)?),
-            false => self.database_in_use(db, interrupt)?,
-        };
+        let database = self.database_in_use(db, interrupt)?;
         if database.is_some()
             && let Some(table) = self.table(namespace, interrupt)?
         {

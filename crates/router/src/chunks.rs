@@ -41,7 +41,7 @@ impl Request<'_> {
             self.shard_again(namespace, key)?;
             return Ok(done);
         }
-        let database = self.catalog().database_or_new(db, None, interrupt)?;
+        let database = self.database_or_new(db, None)?;
         let primary = self.catalog().shard(&database.primary, interrupt)?;
         let series = match (self.tracked(namespace)?, self.newest_buckets(db, name)?) {
             (Some(_), _) => None,
@@ -85,9 +85,9 @@ impl Request<'_> {
         }
         let primary = self.catalog().shard(primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked)?;
+        self.set_ownership(&shards, namespace, Known::Blocked, guard)?;
         let of_series = series.map(|(_, key)| key);
-        let prepared = self.prepare((db, name), (key, of_series), unique, &primary, &shards);
+        let prepared = self.prepare((db, name), (key, of_series), unique, (&primary, &shards), guard);
         let prepared = prepared.and_then(|(owners, collation)| {
             let mut collection = new_collection(namespace, Uuid::new_v4(), key, unique, false);
             if let Some((series, _)) = series {
@@ -102,7 +102,7 @@ impl Request<'_> {
         match prepared {
             Ok(()) => {
                 let table = self.sharded(namespace)?;
-                self.set_ownership(&shards, namespace, Known::Collection(&table))?;
+                self.set_ownership(&shards, namespace, Known::Collection(&table), guard)?;
                 self.keep_samples_of_new(namespace, &table);
                 Ok(())
             }
@@ -111,7 +111,7 @@ impl Request<'_> {
                 if error.code != Code::LOCK_BUSY
                     && self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none()
                 {
-                    self.set_ownership(&shards, namespace, Known::Nothing)?;
+                    self.set_ownership(&shards, namespace, Known::Nothing, guard)?;
                 }
                 Err(error)
             }
@@ -139,7 +139,7 @@ impl Request<'_> {
         let key = DocBuf::new().with("_id", 1i32);
         let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), primary.name.clone())];
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace.as_str(), Known::Blocked)?;
+        self.set_ownership(&shards, namespace.as_str(), Known::Blocked, guard)?;
         let mut collection = new_collection(namespace.as_str(), Uuid::new_v4(), &key, false, true);
         if let Some(collation) = options.get("collation") {
             collection.append("defaultCollation", collation);
@@ -151,12 +151,12 @@ impl Request<'_> {
         };
         match self.tracked(namespace.as_str())? {
             Some(table) => {
-                self.set_ownership(&shards, namespace.as_str(), Known::Collection(&table))?;
+                self.set_ownership(&shards, namespace.as_str(), Known::Collection(&table), guard)?;
                 self.keep_samples_of_new(namespace.as_str(), &table);
                 Ok(table)
             }
             None => {
-                self.set_ownership(&shards, namespace.as_str(), Known::Nothing)?;
+                self.set_ownership(&shards, namespace.as_str(), Known::Nothing, guard)?;
                 Err(committed.err().unwrap_or_else(missing))
             }
         }
@@ -169,8 +169,8 @@ impl Request<'_> {
         (db, name): (&str, &str),
         (key, of_series): (&DocBuf, Option<&DocBuf>),
         unique: bool,
-        primary: &Arc<Shard>,
-        shards: &[Arc<Shard>],
+        (primary, shards): (&Arc<Shard>, &[Arc<Shard>]),
+        guard: &Guard<'_>,
     ) -> Result<(Owners, Option<DocBuf>)> {
         let interrupt = self.interrupt();
         let mut collation = None;
@@ -193,7 +193,7 @@ impl Request<'_> {
             }
             collation = fields::document(options, "collation").map(Doc::to_buf);
         } else {
-            primary.call(db, &DocBuf::new().with("create", name), interrupt)?;
+            primary.call(db, &guard.fenced(DocBuf::new().with("create", name)), interrupt)?;
         }
         let one = DocBuf::new().with("count", name).with("limit", 1i32);
         let is_empty = fields::int(primary.call(db, &one, interrupt)?.as_doc(), "n") == 0;
@@ -227,16 +227,17 @@ impl Request<'_> {
                 index.append("collation", &DocBuf::new().with("locale", "simple"));
             }
             let indexes: ArrayBuf = std::iter::once(&index).collect();
-            primary.call(db, &DocBuf::new().with("createIndexes", name).with("indexes", &indexes), interrupt)?;
+            let create = DocBuf::new().with("createIndexes", name).with("indexes", &indexes);
+            primary.call(db, &guard.fenced(create), interrupt)?;
         }
         let owners = self.initial(key, is_empty, primary, shards)?;
         let listed = primary.call(db, &list, interrupt)?;
         for shard in shards.iter().filter(|shard| shard.name != primary.name) {
             if owners.iter().any(|(_, owner)| *owner == shard.name) {
                 for collection in first_batch(listed.as_doc())? {
-                    create_like(collection, db, shard, interrupt)?;
+                    create_like(collection, db, shard, guard, interrupt)?;
                 }
-                copy_indexes(db, name, primary, shard, interrupt)?;
+                copy_indexes(db, name, (primary, shard), guard, interrupt)?;
             }
         }
         Ok((owners, collation))

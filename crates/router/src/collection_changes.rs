@@ -50,7 +50,7 @@ impl<'r> Request<'r> {
             return Ok(());
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked)?;
+        self.set_ownership(&shards, namespace, Known::Blocked, &guard)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
         self.change_collection(namespace, &guard, &set)?;
         let interrupt = self.router.within(FINISH_MAX);
@@ -93,12 +93,12 @@ impl<'r> Request<'r> {
         let interrupt = self.interrupt();
         let (db, name) = namespace.split_once('.').unwrap_or((namespace, ""));
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked)?;
+        self.set_ownership(&shards, namespace, Known::Blocked, guard)?;
         for shard in &shards {
             guard.renew(interrupt)?;
             // a time series goes with its buckets
             let name = name.strip_prefix(BUCKETS).unwrap_or(name);
-            match shard.call(db, &DocBuf::new().with("drop", name), interrupt) {
+            match shard.call(db, &guard.fenced(DocBuf::new().with("drop", name)), interrupt) {
                 Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
                 other => drop(other?),
             }
@@ -112,7 +112,7 @@ impl<'r> Request<'r> {
             let of_zones = self.lock_zones()?;
             self.catalog().transaction([guard, &of_zones], &[deletes("tags", &of_collection), gone], interrupt)?;
         }
-        self.set_ownership(&shards, namespace, Known::Nothing)?;
+        self.set_ownership(&shards, namespace, Known::Nothing, guard)?;
         self.forget(namespace);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl<'r> Request<'r> {
     pub(crate) fn rename(&self) -> Result<Answer> {
         let from = Namespace::parse(self.collection()?)?;
         let to = Namespace::parse(self.text("to")?)?;
-        let create = self.catalog().routing(to.db(), to.as_str(), true, self.interrupt())?;
+        let create = self.routing(to.db(), to.as_str(), true)?;
         self.with_routing(from.db(), from.as_str(), false, |routing| match (routing, &create) {
             (Routing::Sharded(..), _) => {
                 self.rename_everywhere(&from, &to)?;
@@ -197,11 +197,11 @@ impl<'r> Request<'r> {
         self.check_target(to)?;
         // documents that have left a shard would be there again under the new name
         for shard in self.shards_named(&table.shards().collect::<Vec<_>>())? {
-            self.wait_for_ranges(&table, &shard, &|| first.renew(self.interrupt()))?;
+            self.wait_for_ranges(&table, &shard, of_source, &|| first.renew(self.interrupt()))?;
         }
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        for name in [from, to] {
-            self.set_ownership(&shards, name.as_str(), Known::Blocked)?;
+        for (name, guard) in [(from, of_source), (to, of_target)] {
+            self.set_ownership(&shards, name.as_str(), Known::Blocked, guard)?;
         }
         let committed = self.commit_renaming((from, to), [&first, &second]);
         let interrupt = self.router.within(FINISH_MAX);
@@ -214,17 +214,17 @@ impl<'r> Request<'r> {
                 self.finish_change(to.as_str(), of_target).map(drop)
             });
         }
-        for name in [from, to] {
-            self.restore(name.as_str(), &shards)?;
+        for (name, guard) in [(from, of_source), (to, of_target)] {
+            self.restore(name.as_str(), &shards, guard)?;
         }
         committed
     }
 
     /// Lets the requests on a collection continue that did not change.
-    fn restore(&self, namespace: &str, shards: &[Arc<Shard>]) -> Result<()> {
+    fn restore(&self, namespace: &str, shards: &[Arc<Shard>], guard: &Guard<'_>) -> Result<()> {
         match self.tracked(namespace)? {
-            Some(table) => shards.iter().try_for_each(|shard| self.settle(&table, shard, self.interrupt())),
-            None => self.set_ownership(shards, namespace, Known::Nothing),
+            Some(table) => shards.iter().try_for_each(|shard| self.settle(&table, shard, guard, self.interrupt())),
+            None => self.set_ownership(shards, namespace, Known::Nothing, guard),
         }
     }
 
@@ -268,16 +268,17 @@ impl<'r> Request<'r> {
         let database = self.catalog().database(db, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
         for name in [from, to] {
-            self.set_ownership(&shards, name, Known::Blocked)?;
+            self.set_ownership(&shards, name, Known::Blocked, guard)?;
         }
         for shard in &shards {
             guard.renew(interrupt)?;
             let is_primary = database.as_ref().is_some_and(|database| database.primary == shard.name);
-            let mut replace = DocBuf::new().with("_shardsvrReplaceCollection", to);
+            let mut replace = guard.fenced(DocBuf::new().with("_shardsvrReplaceCollection", to));
             if is_primary || table.shards().any(|own| own == shard.name) {
                 replace.append("renamed", from);
             } else {
-                shard.call("admin", &DocBuf::new().with("_shardsvrReplaceCollection", from), interrupt)?;
+                let gone = DocBuf::new().with("_shardsvrReplaceCollection", from);
+                shard.call("admin", &guard.fenced(gone), interrupt)?;
             }
             shard.call("admin", &replace, interrupt)?;
         }
@@ -287,8 +288,8 @@ impl<'r> Request<'r> {
         }
         let renamed = fields::without(collection.as_doc(), &["renaming"]);
         self.catalog().transaction([guard], &[updates("collections", &[replacement(&renamed)])], interrupt)?;
-        self.set_ownership(&shards, to, Known::Collection(&table))?;
-        self.set_ownership(&shards, from, Known::Nothing)?;
+        self.set_ownership(&shards, to, Known::Collection(&table), guard)?;
+        self.set_ownership(&shards, from, Known::Nothing, guard)?;
         self.forget(from);
         self.forget(to);
         Ok(())

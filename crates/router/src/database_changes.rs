@@ -26,12 +26,12 @@ impl Request<'_> {
         let shards = self.catalog().refresh_shards(interrupt)?;
         let known = self.catalog().read_one("databases", db.into(), interrupt)?.is_some();
         if !known {
-            let drop = DocBuf::new().with("dropDatabase", 1i32);
+            let drop = guard.fenced(DocBuf::new().with("dropDatabase", 1i32));
             let commands = shards.into_iter().map(|shard| (shard, drop.clone())).collect();
             on_each(db, commands, interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
             return Ok(Answer::Reply(DocBuf::new().with("info", "database does not exist")));
         }
-        self.set_ownership(&shards, db, Known::Blocked)?;
+        self.set_ownership(&shards, db, Known::Blocked, &guard)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
         let decision = updates("databases", &[DocBuf::new().with("q", &id).with("u", &set)]);
         self.catalog().transaction([&guard], &[decision], interrupt)?;
@@ -52,7 +52,7 @@ impl Request<'_> {
             return Ok(());
         }
         let shards = self.catalog().refresh_shards(&interrupt)?;
-        self.set_ownership(&shards, db, Known::Blocked)?;
+        self.set_ownership(&shards, db, Known::Blocked, guard)?;
         let prefix = format!("{db}.");
         for collection in self.catalog().read("collections", &DocBuf::new(), "_id", &interrupt)? {
             let namespace = fields::string(collection.as_doc(), "_id").unwrap_or_default();
@@ -60,10 +60,10 @@ impl Request<'_> {
                 self.drop_everywhere(namespace)?;
             }
         }
-        let drop = DocBuf::new().with("dropDatabase", 1i32);
+        let drop = guard.fenced(DocBuf::new().with("dropDatabase", 1i32));
         let commands = shards.iter().map(|shard| (shard.clone(), drop.clone())).collect();
         on_each(db, commands, &interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
-        self.set_ownership(&shards, db, Known::Database(&new_version(0)))?;
+        self.set_ownership(&shards, db, Known::Database(&new_version(0)), guard)?;
         let gone = deletes("databases", &DocBuf::new().with("_id", db));
         self.catalog().transaction([guard], &[gone], &interrupt)?;
         self.catalog().forget_database(db);
@@ -73,21 +73,18 @@ impl Request<'_> {
     /// Completes what a router has left that ended while it held a lock. Requires the lock.
     pub(crate) fn complete(&self, lock: &str, guard: &Guard<'_>) -> Result<()> {
         if let Some(namespace) = crate::definition_changes::collection_of_lock(lock) {
-            return self.finish_definition(namespace);
+            return self.finish_definition(namespace, guard);
         }
         match lock.split_once('.') {
             // a lock of the cluster's own
             Some(("config", _)) => Ok(()),
             Some((db, namespace)) if !namespace.is_empty() => {
                 self.end_dead_resharding(lock, guard)?;
-                if self.finish_change(lock, guard)? { self.bring_in_line(db, lock) } else { Ok(()) }
+                if self.finish_change(lock, guard)? { self.bring_in_line(db, lock, guard) } else { Ok(()) }
             }
             _ => {
                 self.finish_database(lock, guard)?;
-                match self.catalog().read_one("databases", lock.into(), self.interrupt())? {
-                    Some(_) => self.bring_in_line(lock, lock),
-                    None => Ok(()),
-                }
+                self.bring_database_in_line(lock, guard)
             }
         }
     }

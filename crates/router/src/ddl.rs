@@ -253,7 +253,7 @@ impl Request<'_> {
     /// `dataSize`, which names its collection with the database.
     pub(crate) fn data_size(&self) -> Result<Answer> {
         let Some((db, _)) = self.collection()?.split_once('.') else { return self.forward(false) };
-        let routing = self.catalog().routing(db, self.collection()?, false, self.interrupt())?;
+        let routing = self.routing(db, self.collection()?, false)?;
         let shards = self.targets(&routing, Doc::empty(), &self.context(None))?;
         let replies = self.on_all(self.routed.db, shards.into_iter().map(|shard| (shard, self.plain())).collect())?;
         let sum = |name: &str| replies.iter().map(|(_, reply)| fields::int(reply.as_doc(), name)).sum::<i64>();

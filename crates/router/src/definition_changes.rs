@@ -11,7 +11,8 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 
 use crate::administration::Guard;
-use crate::catalog::{Routing, versioned};
+use crate::catalog::{Routing, deletes, updates, versioned};
+use crate::chunks::replacement;
 use crate::definitions::first_batch;
 use crate::moves::FINISH_MAX;
 use crate::shard::Shard;
@@ -66,7 +67,8 @@ impl Change<'_> {
 
 /// Returns true for errors that say nothing about the change itself.
 fn may_succeed_later(error: &Error) -> bool {
-    is_stale(error) || matches!(error.code, Code::HOST_UNREACHABLE | Code::SHARD_NOT_FOUND)
+    is_stale(error)
+        || matches!(error.code, Code::HOST_UNREACHABLE | Code::LOCK_BUSY | Code::LOCK_TIMEOUT | Code::SHARD_NOT_FOUND)
 }
 
 impl<'r> Request<'r> {
@@ -90,15 +92,15 @@ impl<'r> Request<'r> {
     /// completed later.
     pub(crate) fn change_definition(&self, namespace: &str, command: DocBuf) -> Result<Replies> {
         let guard = self.lock_definition(namespace)?;
-        let done = guard.held_while(|| self.change_definition_locked(namespace, command));
+        let done = guard.held_while(|| self.change_definition_locked(namespace, command, &guard));
         if done.as_ref().err().is_some_and(may_succeed_later) {
             guard.leave();
         }
         done
     }
 
-    fn change_definition_locked(&self, namespace: &str, command: DocBuf) -> Result<Replies> {
-        self.finish_definition(namespace)?;
+    fn change_definition_locked(&self, namespace: &str, command: DocBuf, guard: &Guard<'_>) -> Result<Replies> {
+        self.finish_definition(namespace, guard)?;
         let dropped = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let table = self.tracked(namespace)?.ok_or_else(dropped)?;
         let parts = self.parts_of(&table)?;
@@ -109,17 +111,17 @@ impl<'r> Request<'r> {
         if fields::document(change.command.as_doc(), "index").is_some_and(|index| fields::is_true(index, "unique")) {
             // the documents of one shard may not allow it
             let tried = Change { command: change.command.clone().with("dryRun", true), made: Vec::new(), ..change };
-            self.run_on_parts(&tried)?;
-            return self.decide_and_run(&Change { command: without_dry_run(tried.command), ..tried });
+            self.run_on_parts(&tried, guard)?;
+            return self.decide_and_run(&Change { command: without_dry_run(tried.command), ..tried }, guard);
         }
         let is_there = |name: &String| existing.get(name).is_some_and(|count| *count == parts.len());
         if !requested.is_empty() && requested.iter().all(is_there) {
-            return self.run_on_parts(&change);
+            return self.run_on_parts(&change, guard);
         }
-        self.decide_and_run(&change)
+        self.decide_and_run(&change, guard)
     }
 
-    fn decide_and_run(&self, change: &Change<'_>) -> Result<Replies> {
+    fn decide_and_run(&self, change: &Change<'_>, guard: &Guard<'_>) -> Result<Replies> {
         let binary = |bytes| ValueRef::Binary { subtype: 0, bytes };
         // another router completes it in another session
         let stored: DocBuf = change.command.as_doc().iter().filter(|(name, _)| !is_of_session(name)).collect();
@@ -128,22 +130,23 @@ impl<'r> Request<'r> {
             .with("uuid", ValueRef::Binary { subtype: 4, bytes: &change.uuid })
             .with("command", binary(stored.as_bytes()))
             .with("made", &change.made.iter().map(String::as_str).collect::<ArrayBuf>());
-        self.catalog().put(CHANGES, &document, self.interrupt())?;
-        let done = self.run_on_parts(change);
-        self.end_change(change, done)
+        let decision = updates(CHANGES, &[replacement(&document).with("upsert", true)]);
+        self.catalog().transaction([guard], &[decision], self.interrupt())?;
+        let done = self.run_on_parts(change, guard);
+        self.end_change(change, done, guard)
     }
 
     /// Completes the change of a definition that another router has left. Requires the lock of the definition.
-    pub(crate) fn finish_definition(&self, namespace: &str) -> Result<()> {
+    pub(crate) fn finish_definition(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
         let Some(stored) = self.catalog().read_one(CHANGES, namespace.into(), self.interrupt())? else {
             return Ok(());
         };
         let change = Change::of(namespace, stored.as_doc())?;
         let done = match fields::is_true(stored.as_doc(), "undoing") {
             true => Err(Error::new(Code::INDEX_BUILD_ABORTED, "a shard has refused it")),
-            false => self.run_on_parts(&change),
+            false => self.run_on_parts(&change, guard),
         };
-        match self.end_change(&change, done) {
+        match self.end_change(&change, done, guard) {
             Err(error) if may_succeed_later(&error) => Err(error),
             // it is as if it had not been begun
             _ => Ok(()),
@@ -151,25 +154,25 @@ impl<'r> Request<'r> {
     }
 
     /// Forgets a change that is done; undoes one that a shard has refused.
-    fn end_change(&self, change: &Change<'_>, done: Result<Replies>) -> Result<Replies> {
+    fn end_change(&self, change: &Change<'_>, done: Result<Replies>, guard: &Guard<'_>) -> Result<Replies> {
         let interrupt = self.router.within(FINISH_MAX);
         let id = DocBuf::new().with("_id", change.namespace);
         match done {
             Err(error) if may_succeed_later(&error) => return Err(error),
             Err(_) if !change.made.is_empty() => {
                 let set = DocBuf::new().with("$set", &DocBuf::new().with("undoing", true));
-                let updates: ArrayBuf = std::iter::once(&DocBuf::new().with("q", &id).with("u", &set)).collect();
-                self.catalog().write(DocBuf::new().with("update", CHANGES).with("updates", &updates), &interrupt)?;
-                self.undo(change)?;
+                let undoing = updates(CHANGES, &[DocBuf::new().with("q", &id).with("u", &set)]);
+                self.catalog().transaction([guard], &[undoing], &interrupt)?;
+                self.undo(change, guard)?;
             }
             _ => {}
         }
-        self.catalog().delete(CHANGES, &id, &interrupt)?;
+        self.catalog().transaction([guard], &[deletes(CHANGES, &id)], &interrupt)?;
         done
     }
 
     /// Drops the indexes that a change has made.
-    fn undo(&self, change: &Change<'_>) -> Result<()> {
+    fn undo(&self, change: &Change<'_>, guard: &Guard<'_>) -> Result<()> {
         let (_, name) = change.namespace.split_once('.').unwrap_or_default();
         for index in &change.made {
             let undone = Change {
@@ -178,7 +181,7 @@ impl<'r> Request<'r> {
                 command: DocBuf::new().with("dropIndexes", name).with("index", index.as_str()),
                 made: Vec::new(),
             };
-            match self.run_on_parts(&undone) {
+            match self.run_on_parts(&undone, guard) {
                 Err(error) if may_succeed_later(&error) => return Err(error),
                 // the collection is gone, or nothing was made
                 _ => {}
@@ -188,7 +191,7 @@ impl<'r> Request<'r> {
     }
 
     /// Runs a change where it has not run yet, as long as shards get parts of the collection.
-    fn run_on_parts(&self, change: &Change<'_>) -> Result<Replies> {
+    fn run_on_parts(&self, change: &Change<'_>, guard: &Guard<'_>) -> Result<Replies> {
         let (db, _) = change.namespace.split_once('.').unwrap_or_default();
         let mut asked = BTreeSet::new();
         let mut done = Vec::new();
@@ -208,7 +211,7 @@ impl<'r> Request<'r> {
                     return Ok(());
                 }
                 let of_shard = |shard: Arc<Shard>| {
-                    let command = versioned(change.command.clone(), routing, &shard.name);
+                    let command = guard.fenced(versioned(change.command.clone(), routing, &shard.name));
                     (shard, command)
                 };
                 let mut failed = None;

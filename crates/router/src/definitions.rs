@@ -4,6 +4,7 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
+use crate::administration::Guard;
 use crate::fields;
 use crate::shard::Shard;
 use crate::time_series::BUCKETS;
@@ -20,12 +21,24 @@ pub(crate) fn first_batch(reply: Doc<'_>) -> Result<Vec<Doc<'_>>> {
 }
 
 /// Creates a collection or view as `listCollections` shows it, if it does not exist.
-pub(crate) fn create_like(listed: Doc<'_>, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
-    create_named(listed, fields::string(listed, "name").unwrap_or_default(), db, to, interrupt)
+pub(crate) fn create_like(
+    listed: Doc<'_>,
+    db: &str,
+    to: &Shard,
+    guard: &Guard<'_>,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    create_named(listed, (db, fields::string(listed, "name").unwrap_or_default()), to, guard, interrupt)
 }
 
 /// Like [`create_like`], under another name.
-pub(crate) fn create_named(listed: Doc<'_>, name: &str, db: &str, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+pub(crate) fn create_named(
+    listed: Doc<'_>,
+    (db, name): (&str, &str),
+    to: &Shard,
+    guard: &Guard<'_>,
+    interrupt: &Interrupt,
+) -> Result<()> {
     let options = fields::document(listed, "options").unwrap_or(Doc::empty());
     // buckets are made with their time series
     let series = name.strip_prefix(BUCKETS).filter(|_| options.get("timeseries").is_some());
@@ -33,13 +46,19 @@ pub(crate) fn create_named(listed: Doc<'_>, name: &str, db: &str, to: &Shard, in
     for (option, value) in options.iter().filter(|(name, _)| series.is_none() || *name != "clusteredIndex") {
         create.append(option, value);
     }
-    match to.call(db, &create, interrupt) {
+    match to.call(db, &guard.fenced(create), interrupt) {
         Err(error) if error.code == Code::NAMESPACE_EXISTS => Ok(()),
         other => other.map(drop),
     }
 }
 
-pub(crate) fn copy_indexes(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+pub(crate) fn copy_indexes(
+    db: &str,
+    name: &str,
+    (from, to): (&Shard, &Shard),
+    guard: &Guard<'_>,
+    interrupt: &Interrupt,
+) -> Result<()> {
     let listed = from.call(db, &DocBuf::new().with("listIndexes", name), interrupt)?;
     let indexes: Vec<DocBuf> = first_batch(listed.as_doc())?
         .into_iter()
@@ -50,7 +69,7 @@ pub(crate) fn copy_indexes(db: &str, name: &str, from: &Shard, to: &Shard, inter
         return Ok(());
     }
     let create = DocBuf::new().with("createIndexes", name).with("indexes", &indexes.iter().collect::<ArrayBuf>());
-    to.call(db, &create, interrupt).map(drop)
+    to.call(db, &guard.fenced(create), interrupt).map(drop)
 }
 
 /// Returns a definition as it is given to a shard: without a collation it would get that of the collection there.

@@ -75,7 +75,7 @@ impl Pending {
         let namespace = self.namespace.to_string();
         let mut attempts = 0;
         loop {
-            let routing = catalog.routing(db, &namespace, false, interrupt)?;
+            let routing = catalog.routing(db, &namespace, interrupt)?;
             match self.open_by(&routing, interrupt) {
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
                     interrupt.check()?;

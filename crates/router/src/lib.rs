@@ -297,7 +297,7 @@ impl<'r> Request<'r> {
     ) -> Result<T> {
         let mut attempts = 0;
         loop {
-            let routing = self.catalog().routing(db, namespace, create, self.interrupt())?;
+            let routing = self.routing(db, namespace, create)?;
             match self.routing_by_preference(routing.clone()).and_then(|routing| attempt(&routing)) {
                 // another member may do it
                 Err(error)
@@ -399,8 +399,16 @@ impl<'r> Request<'r> {
 
 /// Returns a request as it is sent to a shard.
 fn plain(body: Doc<'_>) -> DocBuf {
-    let own = ["$db", "$readPreference", "startTransaction", "shardVersion", "databaseVersion", "$client"];
-    fields::without(body, &own)
+    const OWN: [&str; 7] = [
+        "$db",
+        "$readPreference",
+        "startTransaction",
+        "shardVersion",
+        "databaseVersion",
+        "$client",
+        arbor_command::FENCING_TOKEN,
+    ];
+    fields::without(body, &OWN)
 }
 
 fn is_stale(error: &arbor_command::Error) -> bool {

@@ -47,7 +47,7 @@ impl Request<'_> {
             return Ok(reply);
         }
         let from = self.catalog().shard(&database.primary, interrupt)?;
-        self.set_ownership(std::slice::from_ref(&from), db, Known::Blocked)?;
+        self.set_ownership(std::slice::from_ref(&from), db, Known::Blocked, guard)?;
         let moved = self.copy_and_decide(db, (&from, to), &database.version, guard);
         if moved.is_err() {
             self.catalog().forget_database(db);
@@ -56,7 +56,7 @@ impl Request<'_> {
                 guard.end_transaction(&finishing)?;
                 let now = self.catalog().read_one("databases", db.into(), &finishing)?.unwrap_or_default();
                 if fields::string(now.as_doc(), "primary") == Some(&from.name) {
-                    let known = Known::Database(&database.version).command(db, &from.name);
+                    let known = Known::Database(&database.version).command(db, &from.name, guard);
                     from.call("admin", &known, &finishing)?;
                 }
                 Ok(())
@@ -91,7 +91,7 @@ impl Request<'_> {
             database.clone().with("primary", from.name.as_str()).with("version", version).with("moving", &moving);
         self.catalog().transaction([guard], &[replaces(&before)], interrupt)?;
         for collection in &collections {
-            copy_collection(collection.as_doc(), db, from, to, interrupt)?;
+            copy_collection(collection.as_doc(), db, (from, to), guard, interrupt)?;
         }
         let last_mod = fields::int(version.as_doc(), "lastMod") as i32;
         let version = new_version(last_mod.saturating_add(1));
@@ -128,7 +128,7 @@ impl Request<'_> {
         if was_decided && let Some(version) = fields::document(database.as_doc(), "version") {
             let shards = [other.clone(), self.catalog().shard(primary, interrupt)?];
             for shard in shards {
-                let known = Known::Database(&version.to_buf()).command(db, &shard.name);
+                let known = Known::Database(&version.to_buf()).command(db, &shard.name, guard);
                 shard.call("admin", &known, interrupt)?;
             }
         }
@@ -137,8 +137,8 @@ impl Request<'_> {
             let ValueRef::String(name) = name else { continue };
             // a collection goes without an event; what is left is a view, or a time series
             let unseen = DocBuf::new().with("_shardsvrReplaceCollection", format!("{db}.{name}").as_str());
-            other.call("admin", &unseen, interrupt)?;
-            match other.call(db, &DocBuf::new().with("drop", name), interrupt) {
+            other.call("admin", &guard.fenced(unseen), interrupt)?;
+            match other.call(db, &guard.fenced(DocBuf::new().with("drop", name)), interrupt) {
                 Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
                 dropped => drop(dropped?),
             }
@@ -155,26 +155,38 @@ fn replaces(database: &DocBuf) -> DocBuf {
     updates("databases", &[replacement(database)])
 }
 
-fn copy_collection(listed: Doc<'_>, db: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+fn copy_collection(
+    listed: Doc<'_>,
+    db: &str,
+    (from, to): (&Shard, &Shard),
+    guard: &Guard<'_>,
+    interrupt: &Interrupt,
+) -> Result<()> {
     let name = fields::string(listed, "name").unwrap_or_default();
-    create_like(listed, db, to, interrupt)?;
+    create_like(listed, db, to, guard, interrupt)?;
     match fields::string(listed, "type") {
         Some("collection") => {
-            copy_indexes(db, name, from, to, interrupt)?;
-            copy_documents(db, name, from, to, interrupt)
+            copy_indexes(db, name, (from, to), guard, interrupt)?;
+            copy_documents(db, name, (from, to), guard, interrupt)
         }
         Some("timeseries") => {
             let buckets = format!("system.buckets.{name}");
-            copy_indexes(db, &buckets, from, to, interrupt)?;
-            copy_documents(db, &buckets, from, to, interrupt)
+            copy_indexes(db, &buckets, (from, to), guard, interrupt)?;
+            copy_documents(db, &buckets, (from, to), guard, interrupt)
         }
         _ => Ok(()),
     }
 }
 
-fn copy_documents(db: &str, name: &str, from: &Shard, to: &Shard, interrupt: &Interrupt) -> Result<()> {
+fn copy_documents(
+    db: &str,
+    name: &str,
+    (from, to): (&Shard, &Shard),
+    guard: &Guard<'_>,
+    interrupt: &Interrupt,
+) -> Result<()> {
     let mut reply = from.call(db, &DocBuf::new().with("find", name).with("batchSize", 1000i32), interrupt)?;
-    let take = DocBuf::new().with("_shardsvrTakeDocuments", format!("{db}.{name}").as_str());
+    let take = guard.fenced(DocBuf::new().with("_shardsvrTakeDocuments", format!("{db}.{name}").as_str()));
     loop {
         let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
             return Err(Error::new(Code::INTERNAL_ERROR, "a shard sent a reply without a cursor"));

@@ -14,7 +14,7 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, Known};
+use crate::administration::{Guard, Known, is_lock_lost};
 use crate::catalog::{now, updates};
 use crate::chunks::{check_names, replacement};
 use crate::definitions::{copy_indexes, create_like, first_batch};
@@ -224,7 +224,7 @@ impl<'r> Request<'r> {
     }
 
     /// Brings a shard in line with the config servers: its version, and the owners of ranges that were moving.
-    pub(crate) fn settle(&self, table: &Table, shard: &Shard, interrupt: &Interrupt) -> Result<()> {
+    pub(crate) fn settle(&self, table: &Table, shard: &Shard, guard: &Guard<'_>, interrupt: &Interrupt) -> Result<()> {
         let namespace = table.namespace.as_str();
         let listed = shard.call("admin", &DocBuf::new().with("_shardsvrMoveRanges", namespace), interrupt)?;
         let (mut kept, mut dropped) = (ArrayBuf::new(), ArrayBuf::new());
@@ -243,16 +243,22 @@ impl<'r> Request<'r> {
                 dropped.push(id)
             };
         }
-        let command = Known::Collection(table).command(namespace, &shard.name);
+        let command = Known::Collection(table).command(namespace, &shard.name, guard);
         let command = command.with("kept", &kept).with("dropped", &dropped);
         shard.call("admin", &command, interrupt).map(drop)
     }
 
     /// Waits until a shard has deleted the documents that have left it; `check` ends the wait.
-    pub(crate) fn wait_for_ranges(&self, table: &Table, shard: &Shard, check: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub(crate) fn wait_for_ranges(
+        &self,
+        table: &Table,
+        shard: &Shard,
+        guard: &Guard<'_>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
         let (interrupt, until) = (self.interrupt(), Instant::now() + BUSY_MAX);
         let ask = DocBuf::new().with("_shardsvrMoveRanges", table.namespace.as_str());
-        self.settle(table, shard, interrupt)?;
+        self.settle(table, shard, guard, interrupt)?;
         while !list(shard.call("admin", &ask, interrupt)?.as_doc(), "ranges").is_empty() {
             interrupt.check()?;
             check()?;
@@ -268,7 +274,8 @@ impl<'r> Request<'r> {
 
 impl Move<'_> {
     fn command(&self, name: &str) -> DocBuf {
-        DocBuf::new().with(name, self.table.namespace.as_str()).with("id", ValueRef::ObjectId(self.id))
+        let command = DocBuf::new().with(name, self.table.namespace.as_str()).with("id", ValueRef::ObjectId(self.id));
+        self.guard.fenced(command)
     }
 
     fn begin_command(&self, name: &str) -> DocBuf {
@@ -347,8 +354,8 @@ impl Move<'_> {
     }
 
     fn settle_both(&self, table: &Table, interrupt: &Interrupt) -> Result<()> {
-        self.request.settle(table, &self.from, interrupt)?;
-        self.request.settle(table, &self.to, interrupt)
+        self.request.settle(table, &self.from, self.guard, interrupt)?;
+        self.request.settle(table, &self.to, self.guard, interrupt)
     }
 
     /// Both shards follow the config servers, as soon as they can be reached.
@@ -360,8 +367,8 @@ impl Move<'_> {
         })?;
         // it was dropped
         let Some(table) = table else { return Ok(()) };
-        retried(&interrupt, || self.request.settle(&table, &self.from, &interrupt))?;
-        retried(&interrupt, || self.request.settle(&table, &self.to, &interrupt))
+        retried(&interrupt, || self.request.settle(&table, &self.from, self.guard, &interrupt))?;
+        retried(&interrupt, || self.request.settle(&table, &self.to, self.guard, &interrupt))
     }
 
     /// The range stays. What does not succeed is made up for by the next move, or by requests that wait.
@@ -376,9 +383,9 @@ impl Move<'_> {
         let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
         let listed = self.from.call(db, &list, interrupt)?;
         for collection in first_batch(listed.as_doc())? {
-            create_like(collection, db, &self.to, interrupt)?;
+            create_like(collection, db, &self.to, self.guard, interrupt)?;
         }
-        copy_indexes(db, name, &self.from, &self.to, interrupt)?;
+        copy_indexes(db, name, (&self.from, &self.to), self.guard, interrupt)?;
         let until = Instant::now() + BUSY_MAX;
         loop {
             let reply = self.to.call("admin", &self.begin_command("_shardsvrMoveIn"), interrupt)?;
@@ -561,11 +568,11 @@ pub(crate) fn list(reply: Doc<'_>, name: &str) -> Vec<DocBuf> {
     values.filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None }).collect()
 }
 
-/// Repeats what fails, until the time is over.
+/// Repeats what fails, until the time is over, or another router has the lock.
 pub(crate) fn retried<T>(interrupt: &Interrupt, mut step: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match step() {
-            Err(error) if interrupt.check().is_err() => return Err(error),
+            Err(error) if is_lock_lost(&error) || interrupt.check().is_err() => return Err(error),
             Err(_) => std::thread::sleep(NAP),
             done => return done,
         }

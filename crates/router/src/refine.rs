@@ -45,15 +45,15 @@ impl Request<'_> {
             }
             check_unique_indexes(&definitions, key.as_doc())?;
             // what has left the shard is described by the key of before
-            self.wait_for_ranges(&table, &shard, &|| guard.renew(interrupt))?;
+            self.wait_for_ranges(&table, &shard, &guard, &|| guard.renew(interrupt))?;
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked)?;
+        self.set_ownership(&shards, namespace, Known::Blocked, &guard)?;
         let committed = self.commit_refined(namespace, &key, &added, &guard);
         // also where the reply was lost, the config servers decide
         let interrupt = self.router.within(FINISH_MAX);
         let table = retried(&interrupt, || self.sharded(namespace))?;
-        retried(&interrupt, || shards.iter().try_for_each(|shard| self.settle(&table, shard, &interrupt)))?;
+        retried(&interrupt, || shards.iter().try_for_each(|shard| self.settle(&table, shard, &guard, &interrupt)))?;
         if table.key.as_bytes() == key.as_bytes() { Ok(DocBuf::new()) } else { committed.map(|()| DocBuf::new()) }
     }
 

@@ -427,7 +427,7 @@ impl<'r> Request<'r> {
         for operation in self.catalog().read(OPERATIONS, &filter, "_id", self.interrupt())? {
             self.finish_replacing(namespace, guard)?;
             let temporary = fields::string(operation.as_doc(), "temporary").unwrap_or_default();
-            self.give_resharding_up(namespace, temporary, operation.as_doc(), self.interrupt())?;
+            self.give_resharding_up((namespace, temporary), operation.as_doc(), guard, self.interrupt())?;
         }
         Ok(())
     }
@@ -441,21 +441,21 @@ impl<'r> Request<'r> {
     /// Removes a collection that is not to take the place of another one any more.
     fn give_resharding_up(
         &self,
-        namespace: &str,
-        temporary: &str,
+        (namespace, temporary): (&str, &str),
         operation: Doc<'_>,
+        guard: &Guard<'_>,
         interrupt: &Interrupt,
     ) -> Result<()> {
         assert!(temporary.starts_with(RESHARDING_PREFIX), "nothing else is dropped");
         let (db, _) = namespace.split_once('.').unwrap_or_default();
         let shards = self.catalog().refresh_shards(interrupt)?;
         for shard in &shards {
-            match shard.call(db, &DocBuf::new().with("drop", temporary), interrupt) {
+            match shard.call(db, &guard.fenced(DocBuf::new().with("drop", temporary)), interrupt) {
                 Err(error) if error.code == Code::NAMESPACE_NOT_FOUND => {}
                 other => drop(other?),
             }
             let name = format!("{db}.{temporary}");
-            shard.call("admin", &Known::Nothing.command(&name, &shard.name), interrupt)?;
+            shard.call("admin", &Known::Nothing.command(&name, &shard.name, guard), interrupt)?;
         }
         // a collection that was put in its place has these chunks
         if !self.has_uuid(namespace, operation, interrupt)? {
@@ -480,9 +480,9 @@ impl<'r> Request<'r> {
         self.catalog().forget(db, namespace);
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let table = self.catalog().table(namespace, interrupt)?.ok_or_else(missing)?;
-        self.set_ownership(&shards, namespace, Known::Blocked)?;
+        self.set_ownership(&shards, namespace, Known::Blocked, guard)?;
         for shard in &shards {
-            let mut replace = DocBuf::new().with("_shardsvrReplaceCollection", namespace);
+            let mut replace = guard.fenced(DocBuf::new().with("_shardsvrReplaceCollection", namespace));
             if table.shards().any(|own| own == shard.name) {
                 replace.append("with", temporary);
             }
@@ -491,11 +491,11 @@ impl<'r> Request<'r> {
         let before = resharding.get("before").unwrap_or(ValueRef::Null);
         self.catalog().delete_chunks(before, interrupt)?;
         let done = fields::without(collection.as_doc(), &["resharding"]);
-        self.set_ownership(&shards, namespace, Known::Collection(&table))?;
+        self.set_ownership(&shards, namespace, Known::Collection(&table), guard)?;
         let filter = DocBuf::new().with("uuid", done.get("uuid").unwrap_or(ValueRef::Null));
         for shard in &shards {
             let name = format!("{db}.{temporary}");
-            shard.call("admin", &Known::Nothing.command(&name, &shard.name), interrupt)?;
+            shard.call("admin", &Known::Nothing.command(&name, &shard.name, guard), interrupt)?;
         }
         self.catalog().delete(OPERATIONS, &filter, interrupt)?;
         // last, since it says that the steps before are to be done
@@ -538,11 +538,13 @@ impl Reshard<'_> {
     }
 
     fn of_old(&self, name: &str) -> DocBuf {
-        DocBuf::new().with(name, self.old.namespace.as_str()).with("id", ValueRef::ObjectId(self.id))
+        let command = DocBuf::new().with(name, self.old.namespace.as_str()).with("id", ValueRef::ObjectId(self.id));
+        self.guard.fenced(command)
     }
 
     fn of_new(&self, name: &str) -> DocBuf {
-        DocBuf::new().with(name, self.temporary_namespace().as_str()).with("id", ValueRef::ObjectId(self.arrival))
+        let command = DocBuf::new().with(name, self.temporary_namespace().as_str());
+        self.guard.fenced(command.with("id", ValueRef::ObjectId(self.arrival)))
     }
 
     fn check(&self) -> Result<()> {
@@ -559,7 +561,7 @@ impl Reshard<'_> {
     fn prepare(&mut self, chunks: &[DocBuf]) -> Result<()> {
         let (request, interrupt) = (self.request, self.request.interrupt());
         for donor in &self.donors {
-            request.wait_for_ranges(&self.old, donor, &|| self.check())?;
+            request.wait_for_ranges(&self.old, donor, self.guard, &|| self.check())?;
         }
         self.check_ids()?;
         let donor = self.donors.first().ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "no shard has a chunk"))?;
@@ -581,19 +583,20 @@ impl Reshard<'_> {
             to_build.push(as_created(index.as_doc()));
         }
         for shard in &self.recipients {
-            create_named(listed.as_doc(), &self.temporary, db, shard, interrupt)?;
+            create_named(listed.as_doc(), (db, &self.temporary), shard, self.guard, interrupt)?;
             if !to_build.is_empty() {
                 let create = DocBuf::new().with("createIndexes", self.temporary.as_str());
-                shard.call(db, &create.with("indexes", &to_build.iter().collect::<ArrayBuf>()), interrupt)?;
+                let create = create.with("indexes", &to_build.iter().collect::<ArrayBuf>());
+                shard.call(db, &self.guard.fenced(create), interrupt)?;
             }
         }
         let temporary = self.temporary_namespace();
-        request.set_ownership(&self.recipients, &temporary, Known::Collection(&self.new))?;
+        request.set_ownership(&self.recipients, &temporary, Known::Collection(&self.new), self.guard)?;
         for shard in &self.recipients {
             shard.call("admin", &whole_range(self.of_new("_shardsvrMoveIn"), &self.new.key), interrupt)?;
         }
         for shard in &self.donors {
-            request.settle(&self.old, shard, interrupt)?;
+            request.settle(&self.old, shard, self.guard, interrupt)?;
             let begin = whole_range(self.of_old("_shardsvrMoveOut"), &self.old.key).with("whole", true);
             shard.call("admin", &begin, interrupt)?;
         }
@@ -827,14 +830,14 @@ impl Reshard<'_> {
     fn give_up(&self) -> Result<()> {
         let interrupt = self.request.router.within(FINISH_MAX);
         for donor in &self.donors {
-            retried(&interrupt, || self.request.settle(&self.old, donor, &interrupt))?;
+            retried(&interrupt, || self.request.settle(&self.old, donor, self.guard, &interrupt))?;
         }
         let operation = DocBuf::new()
             .with("_id", ValueRef::ObjectId(self.id))
             .with("uuid", ValueRef::Binary { subtype: 4, bytes: &self.new.uuid });
         let namespace = self.old.namespace.as_str();
         retried(&interrupt, || {
-            self.request.give_resharding_up(namespace, &self.temporary, operation.as_doc(), &interrupt)
+            self.request.give_resharding_up((namespace, &self.temporary), operation.as_doc(), self.guard, &interrupt)
         })
     }
 }

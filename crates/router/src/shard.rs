@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, DEPTH_MAX, Doc, DocBuf, Limits, ValueRef, validate};
 use arbor_client::{Client, ClientError};
-use arbor_command::{Error, Result};
+use arbor_command::{Error, FENCING_TOKEN, Result, is_of_lock_holders};
 use arbor_protocol::Error as ProtocolError;
 use arbor_query::Interrupt;
 use parking_lot::Mutex;
@@ -201,6 +201,11 @@ impl Shard {
         sequences: &[(&str, &[DocBuf])],
         interrupt: &Interrupt,
     ) -> Begun {
+        let name = command.as_doc().first().map_or("", |(name, _)| name);
+        assert!(
+            !is_of_lock_holders(name) || command.get(FENCING_TOKEN).is_some(),
+            "A2: {name} is sent by the holder of a lock alone"
+        );
         let (host, mut client) = match self.check_out(interrupt) {
             Ok(connection) => connection,
             Err(failure) => return Begun::Ended(Err(failure)),

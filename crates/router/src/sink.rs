@@ -160,7 +160,7 @@ impl Request<'_> {
     /// then the shard runs the stage.
     fn write_out(&self, mut cursor: Cursor, db: &str, collection: &str, spec: ValueRef<'_>) -> Result<()> {
         let namespace = format!("{db}.{collection}");
-        let routing = self.catalog().routing(db, &namespace, true, self.interrupt())?;
+        let routing = self.routing(db, &namespace, true)?;
         let is_series = self.catalog().buckets(db, collection, self.interrupt())?.is_some();
         let (Routing::Unsharded(shard, _), false) = (&routing, is_series) else {
             let text = format!("namespace '{namespace}' is sharded so it can't be used for $out");

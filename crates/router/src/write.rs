@@ -191,7 +191,7 @@ impl Request<'_> {
         let ordered = self.is_ordered();
         let mut attempts = 0;
         while !waiting.is_empty() {
-            let routing = self.catalog().routing(self.routed.db, namespace, true, self.interrupt())?;
+            let routing = self.routing(self.routed.db, namespace, true)?;
             let mut groups: BTreeMap<String, (Arc<Shard>, Vec<Statement>)> = BTreeMap::new();
             let mut later = Vec::new();
             let mut refused = false;
@@ -246,7 +246,7 @@ impl Request<'_> {
             return self.on_buckets(|request| request.insert());
         }
         let namespace = self.namespace()?;
-        let routing = self.catalog().routing(self.routed.db, &namespace, true, self.interrupt())?;
+        let routing = self.routing(self.routed.db, &namespace, true)?;
         if !matches!(routing, Routing::Sharded(..)) {
             match self.forward(true) {
                 // it has become sharded
@@ -297,7 +297,7 @@ impl Request<'_> {
             return self.on_buckets(|request| request.change());
         }
         let namespace = self.namespace()?;
-        let routing = self.catalog().routing(self.routed.db, &namespace, self.may_create(), self.interrupt())?;
+        let routing = self.routing(self.routed.db, &namespace, self.may_create())?;
         if !matches!(routing, Routing::Sharded(..)) {
             match self.forward(self.may_create()) {
                 Err(error) if is_stale(&error) => {}

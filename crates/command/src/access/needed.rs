@@ -3,6 +3,7 @@
 use arbor_auth::{Action, Privileges, Target};
 
 use super::{Access, Identity};
+use crate::FENCING_TOKEN;
 use crate::incoming::Incoming;
 
 /// Collects what a request needs; one thing that is not permitted refuses all of it.
@@ -66,6 +67,9 @@ impl<'w> Needed<'w> {
 
     /// Needs what the column says.
     pub(crate) fn column(&mut self, access: &Access, request: &Incoming<'_>) {
+        if request.body.get(FENCING_TOKEN).is_some() {
+            self.on_cluster(Action::Internal);
+        }
         match access {
             Access::Open | Access::LoggedIn => {}
             Access::Cluster(action) => self.on_cluster(*action),

@@ -5,7 +5,7 @@
 //! It has a transaction number, by which the config servers know it the second time, if each of its statements is of one document; the others
 //! find nothing more to do then.
 
-use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_command::analysis::{ConfigCollections, expiring_index};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
@@ -169,6 +169,19 @@ impl Catalog {
         let uuid = ValueRef::Binary { subtype: 4, bytes: uuid };
         let filter = DocBuf::new().with("uuid", uuid).with("shard", shard).with("_id", &DocBuf::new().with("$ne", id));
         self.first(DocBuf::new().with("find", "chunks").with("filter", &filter).with("limit", 1i32), interrupt)
+    }
+
+    /// Returns the time of a state of the config servers in which there is a lock, with its holder. None: it is not there any more.
+    pub(crate) fn time_of_lock(&self, id: &DocBuf, interrupt: &Interrupt) -> Result<Option<Timestamp>> {
+        let find = DocBuf::new().with("find", "locks").with("filter", id);
+        let find = find.with("readConcern", &DocBuf::new().with("level", "snapshot"));
+        let reply = self.config.call("config", &find, interrupt)?;
+        let cursor = fields::document(reply.as_doc(), "cursor").unwrap_or(Doc::empty());
+        let is_there = fields::array(cursor, "firstBatch").is_some_and(|batch| batch.get(0).is_some());
+        match cursor.get("atClusterTime") {
+            Some(ValueRef::Timestamp(time)) => Ok(is_there.then_some(time)),
+            _ => Err(Error::new(Code::INTERNAL_ERROR, "the config servers sent a snapshot without its time")),
+        }
     }
 
     fn first(&self, find: DocBuf, interrupt: &Interrupt) -> Result<Option<DocBuf>> {
