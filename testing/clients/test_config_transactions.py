@@ -17,12 +17,13 @@ from test_fail_points import fail_point
 from test_router import code_of
 
 DOCUMENTS = 60
+FLAGS = ["--setParameter", "enableTestCommands=1"]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     with contextlib.ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("transactions"), stack, config_flags=["--setParameter", "enableTestCommands=1"])
+        yield Cluster(tmp_path_factory.mktemp("transactions"), stack, flags=FLAGS, config_flags=FLAGS)
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +293,7 @@ def test_a_statement_is_killed_while_its_transaction_is_repeated_and_outlives_it
             assert process.poll() is None
         [operation] = operations(routed, name)
         if end == "killOp":
-            # otherwise it fails by itself after ten seconds
+            # otherwise it fails by itself after 15 seconds
             routed.admin.command("killOp", op=operation)
             assert process.communicate()[0] == "11601"
         else:
@@ -308,3 +309,106 @@ def test_a_statement_is_killed_while_its_transaction_is_repeated_and_outlives_it
     if end == "killOp":
         routed.admin.command(statements[change])
         assert described(routed, name) != before
+
+
+# what runs until writers are held, and commits then
+COMMITS = {
+    "moveChunk": {"moveChunk": "{}.c", "find": {"a": 5}, "to": "s1"},
+    "reshardCollection": {"reshardCollection": "{}.c", "key": {"b": 1}},
+    "refineCollectionShardKey": {"refineCollectionShardKey": "{}.c", "key": {"a": 1, "b": 1}},
+    "renameCollection": {"renameCollection": "{}.c", "to": "{}.d"},
+    "drop": {"drop": "c"},
+    "dropDatabase": {"dropDatabase": 1},
+}
+
+
+def of_name(command, name):
+    return {field: value.format(name) if isinstance(value, str) else value for field, value in command.items()}
+
+
+def in_thread(routed, name, command, **options):
+    """Runs a command on its database, and returns the thread and a list that gets its code."""
+    codes, db = [], name if "drop" in next(iter(command)) else "admin"
+
+    def run():
+        try:
+            routed[db].command({**of_name(command, name), "comment": name, **options})
+            codes.append(0)
+        except OperationFailure as error:
+            codes.append(error.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, codes
+
+
+@pytest.mark.parametrize("change", COMMITS)
+@pytest.mark.parametrize("end", ["killOp", "maxTimeMS"])
+def test_a_commit_that_is_repeated_ends_with_its_statement(config, routed, change, end):
+    name = f"{change}_{end}"
+    db = filled(routed, name)
+    before = described(routed, name)
+    point, data = FAILURES["a commit that conflicts"]
+    options = {"maxTimeMS": 3000} if end == "maxTimeMS" else {}
+    with contextlib.ExitStack() as stack:
+        if change == "reshardCollection":
+            # it waits for a transaction until its commit is to fail
+            session = stack.enter_context(routed.start_session())
+            session.start_transaction()
+            db.c.update_one({"_id": 1, "a": 1}, {"$set": {"x": 1}}, session=session)
+        thread, codes = in_thread(routed, name, COMMITS[change], **options)
+        if change == "reshardCollection":
+            while routed.config.reshardingOperations.count_documents({"ns": f"{name}.c"}) == 0:
+                assert not codes
+        stack.enter_context(fail_point(config, point, "alwaysOn", data))
+        if change == "reshardCollection":
+            session.abort_transaction()
+        while count_of(config, point, "alwaysOn", data) == 0:
+            assert not codes, codes
+        if end == "killOp":
+            [operation] = operations(routed, name)
+            routed.admin.command("killOp", op=operation)
+            count_of(config, point, "alwaysOn", data)
+        # otherwise it fails by itself after 15 seconds, with 117
+        thread.join()
+        if end == "killOp":
+            assert count_of(config, point, "alwaysOn", data) <= 5, "its commit was tried again and again"
+        assert codes == [11601 if end == "killOp" else 50]
+        # writers are not held any more
+        db.c.update_one({"_id": 5, "a": 5}, {"$set": {"x": 5}})
+    assert described(routed, name) == before
+    assert routed.config.locks.count_documents({"_id": {"$regex": f"^{name}"}}) == 0
+    assert db.c.count_documents({}) == db.plain.count_documents({}) == DOCUMENTS
+    routed[name if "drop" in change else "admin"].command(of_name(COMMITS[change], name))
+    assert described(routed, name) != before
+
+
+@pytest.mark.parametrize("change, step", [
+    ("moveChunk", "_shardsvrSetOwnership"), ("reshardCollection", "_shardsvrReplaceCollection"),
+    ("refineCollectionShardKey", "_shardsvrSetOwnership"), ("renameCollection", "_shardsvrReplaceCollection"), ("drop", "drop"),
+    ("dropDatabase", "dropDatabase")])
+def test_a_statement_that_is_killed_behind_its_commit_ends_as_it_would_have(cluster, config, routed, change, step):
+    name = f"{change}_behind"
+    db = filled(routed, name)
+    before = described(routed, name)
+    data = {"failCommands": [step], "blockConnection": True, "blockTimeMS": 2000}
+    decided = {
+        "moveChunk": lambda: any(chunk["shard"] == "s1" for chunk in described(routed, name)[1]),
+        "refineCollectionShardKey": lambda: "b" in routed.config.collections.find_one({"_id": f"{name}.c"})["key"],
+    }
+    with cluster.shards[0].client() as s0:
+        if change not in decided:
+            s0.admin.command({"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data})
+        with fail_point(config, "failCommand", "alwaysOn", {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": 300}):
+            thread, codes = in_thread(routed, name, COMMITS[change])
+            while not decided[change]() if change in decided else count_of(s0, "failCommand", {"times": 1}, data) == 0:
+                assert not codes, codes
+            for operation in operations(routed, name):
+                routed.admin.command("killOp", op=operation)
+            s0.admin.command("configureFailPoint", "failCommand", mode="off")
+        thread.join()
+    assert codes == [0]
+    assert described(routed, name) != before
+    assert routed.config.locks.count_documents({"_id": {"$regex": f"^{name}"}}) == 0
+    left = sum(routed[name][collection].count_documents({}) for collection in ("c", "d"))
+    assert left == (0 if "drop" in change else DOCUMENTS)

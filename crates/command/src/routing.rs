@@ -23,6 +23,7 @@ use crate::{Commands, Connection, Error, Result, registry};
 const FORWARDED_MAX: Duration = Duration::from_millis(100);
 
 /// One request that a router may answer.
+#[derive(Clone, Copy)]
 pub struct Routed<'c> {
     pub info: &'static CommandInfo,
     pub db: &'c str,

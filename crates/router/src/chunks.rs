@@ -13,6 +13,7 @@ use crate::administration::{Guard, Known};
 use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{deletes, inserts, now, updates};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
+use crate::moves::retried;
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
 use crate::time_series::{BUCKETS, key_of_buckets};
@@ -107,12 +108,12 @@ impl Request<'_> {
                 Ok(())
             }
             Err(error) => {
-                // where the config servers did change, or another router has the lock, one that hits the block repairs it
-                if error.code != Code::LOCK_BUSY
-                    && self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none()
-                {
-                    self.set_ownership(&shards, namespace, Known::Nothing, guard)?;
-                }
+                self.finishing(|request| {
+                    let interrupt = request.interrupt();
+                    // where it fails, as when another router has the lock, requests that wait repair it
+                    let ended = retried(interrupt, || guard.end_transaction(interrupt));
+                    let _ = ended.and_then(|()| request.bring_in_line(db, namespace, guard));
+                });
                 Err(error)
             }
         }

@@ -50,11 +50,23 @@ impl<'r> Request<'r> {
             return Ok(());
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked, &guard)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
-        self.change_collection(namespace, &guard, &set)?;
-        let interrupt = self.router.within(FINISH_MAX);
-        retried(&interrupt, || self.finish_change(namespace, &guard).map(drop))
+        let blocked = self.set_ownership(&shards, namespace, Known::Blocked, &guard);
+        let decided = blocked.and_then(|()| self.change_collection(namespace, &guard, &set));
+        self.finishing(|request| {
+            let interrupt = request.interrupt();
+            if let Err(error) = decided {
+                retried(interrupt, || guard.end_transaction(interrupt))?;
+                let now =
+                    retried(interrupt, || request.catalog().read_one("collections", namespace.into(), interrupt))?;
+                if !now.is_some_and(|now| fields::is_true(now.as_doc(), "dropping")) {
+                    // where it fails, requests that wait repair it
+                    let _ = request.restore(namespace, &shards, &guard);
+                    return Err(error);
+                }
+            }
+            retried(interrupt, || request.finish_change(namespace, &guard).map(drop))
+        })
     }
 
     /// Completes the change of a collection that the config servers have decided, if there is one. Requires the lock of its name. Returns
@@ -200,24 +212,31 @@ impl<'r> Request<'r> {
             self.wait_for_ranges(&table, &shard, of_source, &|| first.renew(self.interrupt()))?;
         }
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        for (name, guard) in [(from, of_source), (to, of_target)] {
-            self.set_ownership(&shards, name.as_str(), Known::Blocked, guard)?;
-        }
-        let committed = self.commit_renaming((from, to), [&first, &second]);
-        let interrupt = self.router.within(FINISH_MAX);
-        // also where the reply was lost
-        let renamed = retried(&interrupt, || self.catalog().read_one("collections", to.as_str().into(), &interrupt))?;
-        let is_done = renamed.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == Some(&table.uuid));
-        if is_done {
-            return retried(&interrupt, || {
-                of_source.renew(&interrupt)?;
-                self.finish_change(to.as_str(), of_target).map(drop)
-            });
-        }
-        for (name, guard) in [(from, of_source), (to, of_target)] {
-            self.restore(name.as_str(), &shards, guard)?;
-        }
-        committed
+        let both = [(from, of_source), (to, of_target)];
+        let blocked =
+            both.iter().try_for_each(|(name, guard)| self.set_ownership(&shards, name.as_str(), Known::Blocked, guard));
+        let committed = blocked.and_then(|()| self.commit_renaming((from, to), [&first, &second]));
+        self.finishing(|request| {
+            let interrupt = request.interrupt();
+            // also where the reply was lost, or the statement was ended
+            if committed.is_err() {
+                retried(interrupt, || of_target.end_transaction(interrupt))?;
+            }
+            let renamed =
+                retried(interrupt, || request.catalog().read_one("collections", to.as_str().into(), interrupt))?;
+            let is_done = renamed.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == Some(&table.uuid));
+            if is_done {
+                return retried(interrupt, || {
+                    of_source.renew(interrupt)?;
+                    request.finish_change(to.as_str(), of_target).map(drop)
+                });
+            }
+            for (name, guard) in both {
+                // where it fails, requests that wait repair it
+                let _ = request.restore(name.as_str(), &shards, guard);
+            }
+            committed
+        })
     }
 
     /// Lets the requests on a collection continue that did not change.
@@ -229,7 +248,7 @@ impl<'r> Request<'r> {
     }
 
     fn commit_renaming(&self, (from, to): (&Namespace, &Namespace), guards: [&Guard<'_>; 2]) -> Result<()> {
-        let interrupt = self.router.within(FINISH_MAX);
+        let interrupt = self.interrupt().within(FINISH_MAX);
         let read = |name: &Namespace| self.catalog().read_one("collections", name.as_str().into(), &interrupt);
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"));
         let (source, target) = (read(from)?.ok_or_else(missing)?, read(to)?);

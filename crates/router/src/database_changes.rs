@@ -31,16 +31,36 @@ impl Request<'_> {
             on_each(db, commands, interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
             return Ok(Answer::Reply(DocBuf::new().with("info", "database does not exist")));
         }
-        self.set_ownership(&shards, db, Known::Blocked, &guard)?;
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
         let decision = updates("databases", &[DocBuf::new().with("q", &id).with("u", &set)]);
-        self.catalog().transaction([&guard], &[decision], interrupt)?;
-        let finishing = self.router.within(FINISH_MAX);
-        if let Err(error) = guard.held_while(|| retried(&finishing, || self.finish_database(db, &guard))) {
+        let blocked = self.set_ownership(&shards, db, Known::Blocked, &guard);
+        let decided = blocked.and_then(|()| self.catalog().transaction([&guard], &[decision], interrupt));
+        let (is_decided, finished) = self.finishing(|request| {
+            let interrupt = request.interrupt();
+            let is_decided = match &decided {
+                Ok(()) => Ok(true),
+                // a commit of which the reply was lost may have succeeded
+                Err(_) => retried(interrupt, || guard.end_transaction(interrupt)).and_then(|()| {
+                    let now = retried(interrupt, || request.catalog().read_one("databases", db.into(), interrupt))?;
+                    Ok(now.is_some_and(|now| fields::is_true(now.as_doc(), "dropping")))
+                }),
+            };
+            let finished = match is_decided {
+                Ok(true) => guard.held_while(|| retried(interrupt, || request.finish_database(db, &guard))),
+                // where it fails, requests that wait repair it
+                Ok(false) => request.bring_database_in_line(db, &guard).or(Ok(())),
+                Err(_) => Ok(()),
+            };
+            (is_decided, finished)
+        });
+        if is_decided.is_err() || finished.is_err() {
             guard.leave();
-            return Err(error);
         }
-        Ok(Answer::Reply(DocBuf::new().with("dropped", db)))
+        finished?;
+        match is_decided? {
+            true => Ok(Answer::Reply(DocBuf::new().with("dropped", db))),
+            false => decided.map(|()| Answer::Reply(DocBuf::new())),
+        }
     }
 
     /// Completes the change of a database that was decided, if one was: another primary shard, or its drop. Requires the lock of its name.

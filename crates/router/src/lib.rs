@@ -102,6 +102,7 @@ use parking_lot::Mutex;
 
 pub use crate::balancer::Balancer;
 use crate::catalog::Catalog;
+use crate::moves::FINISH_MAX;
 pub use crate::shard::Connect;
 use crate::shard::{Read, Shard, end_reads};
 use crate::transactions::{Entered, Transactions};
@@ -281,6 +282,13 @@ impl<'r> Request<'r> {
 
     pub(crate) fn interrupt(&self) -> &'r Interrupt {
         self.routed.interrupt
+    }
+
+    /// Runs steps that are not to be left half done, whatever the client does.
+    fn finishing<T>(&self, steps: impl FnOnce(&Request<'_>) -> T) -> T {
+        let interrupt = self.router.within(FINISH_MAX);
+        let routed = Routed { interrupt: &interrupt, ..*self.routed };
+        steps(&Request { router: self.router, server: self.server, routed: &routed })
     }
 
     pub(crate) fn body(&self) -> arbor_bson::Doc<'r> {

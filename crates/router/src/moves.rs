@@ -29,7 +29,7 @@ pub(crate) const ROUNDS_MAX: u32 = 1000;
 /// Longest wait for a range that is being deleted on the recipient, and for writers that do not end.
 pub(crate) const BUSY_MAX: Duration = Duration::from_secs(600);
 pub(crate) const NAP: Duration = Duration::from_millis(50);
-/// Steps that are not to be left half done continue for this long, whatever the client does.
+/// Steps that are not to be left half done continue for this long, whatever the client does. Those before, which hold writers, end by then.
 pub(crate) const FINISH_MAX: Duration = Duration::from_secs(60);
 
 /// A range on its way.
@@ -496,7 +496,7 @@ impl Move<'_> {
     }
 
     fn last_changes(&self) -> Result<()> {
-        let interrupt = self.request.router.within(FINISH_MAX);
+        let interrupt = self.request.interrupt().within(FINISH_MAX);
         while self.send_changes(&interrupt)? != (0, 0) {}
         let (db, name) = self.table.namespace.split_once('.').unwrap_or_default();
         let indexes = |shard: &Shard| -> Result<Vec<String>> {
@@ -513,7 +513,7 @@ impl Move<'_> {
     }
 
     fn commit(&self, chunk: &DocBuf) -> Result<()> {
-        let interrupt = self.request.router.within(FINISH_MAX);
+        let interrupt = self.request.interrupt().within(FINISH_MAX);
         let own = chunk.as_doc();
         let (major, _) = self.table.last_version();
         let version = |minor| fields::timestamp(major + 1, minor);

@@ -48,17 +48,29 @@ impl Request<'_> {
             self.wait_for_ranges(&table, &shard, &guard, &|| guard.renew(interrupt))?;
         }
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked, &guard)?;
-        let committed = self.commit_refined(namespace, &key, &added, &guard);
-        // also where the reply was lost, the config servers decide
-        let interrupt = self.router.within(FINISH_MAX);
-        let table = retried(&interrupt, || self.sharded(namespace))?;
-        retried(&interrupt, || shards.iter().try_for_each(|shard| self.settle(&table, shard, &guard, &interrupt)))?;
+        let blocked = self.set_ownership(&shards, namespace, Known::Blocked, &guard);
+        let committed = blocked.and_then(|()| self.commit_refined(namespace, &key, &added, &guard));
+        // also where the reply was lost, or the statement was ended, the config servers decide
+        let table = self.finishing(|request| {
+            let interrupt = request.interrupt();
+            if committed.is_err() {
+                retried(interrupt, || guard.end_transaction(interrupt))?;
+            }
+            let table = retried(interrupt, || request.sharded(namespace))?;
+            let settle = || shards.iter().try_for_each(|shard| request.settle(&table, shard, &guard, interrupt));
+            if table.key.as_bytes() == key.as_bytes() {
+                retried(interrupt, settle)?;
+            } else {
+                // where it fails, requests that wait repair it
+                let _ = settle();
+            }
+            Ok::<_, Error>(table)
+        })?;
         if table.key.as_bytes() == key.as_bytes() { Ok(DocBuf::new()) } else { committed.map(|()| DocBuf::new()) }
     }
 
     fn commit_refined(&self, namespace: &str, key: &DocBuf, added: &DocBuf, guard: &Guard<'_>) -> Result<()> {
-        let interrupt = self.router.within(FINISH_MAX);
+        let interrupt = self.interrupt().within(FINISH_MAX);
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let collection = self.catalog().read_one("collections", namespace.into(), &interrupt)?.ok_or_else(missing)?;
         let refined: DocBuf = collection

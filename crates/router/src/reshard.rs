@@ -533,8 +533,7 @@ impl Reshard<'_> {
                 return Err(error);
             }
         }
-        let finish = request.router.within(FINISH_MAX);
-        retried(&finish, || request.finish_replacing(&namespace, self.guard))
+        request.finishing(|request| retried(request.interrupt(), || request.finish_replacing(&namespace, self.guard)))
     }
 
     fn of_old(&self, name: &str) -> DocBuf {
@@ -781,7 +780,7 @@ impl Reshard<'_> {
     }
 
     fn last_changes(&self) -> Result<()> {
-        let interrupt = self.request.router.within(FINISH_MAX);
+        let interrupt = self.request.interrupt().within(FINISH_MAX);
         let (db, name) = (self.db(), self.name());
         for donor in &self.donors {
             while self.send_changes(donor, &interrupt)? != (0, 0) {}
@@ -804,7 +803,7 @@ impl Reshard<'_> {
     }
 
     fn commit(&self, collection: &DocBuf) -> Result<()> {
-        let interrupt = self.request.router.within(FINISH_MAX);
+        let interrupt = self.request.interrupt().within(FINISH_MAX);
         let resharding = DocBuf::new()
             .with("temporary", self.temporary.as_str())
             .with("before", ValueRef::Binary { subtype: 4, bytes: &self.old.uuid });

@@ -208,7 +208,7 @@ impl Catalog {
             session.last_write += 1;
             command.append("lsid", &lsid(session.id)).append("txnNumber", session.last_write);
         }
-        let outcome = repeated(interrupt, is_lost, || self.run("config", &command, interrupt));
+        let outcome = repeated(interrupt, is_lost, |limited| self.run("config", &command, limited));
         if outcome.as_ref().err().is_none_or(|error| error.code == Code::DUPLICATE_KEY) {
             // one that may still be running is not waited for by later writes
             self.sessions.lock().push(session);

@@ -3,9 +3,10 @@
 //! T1: a transaction that was left open, as by a router that has ended, is in the way of no other one: on `config`, the config servers find
 //! conflicts at the commit alone, so the first commit wins. T2: one that was aborted is repeated here, and in no other place. Clients of
 //! the commands that change the cluster do not know of it, and never get its errors. T3: each begins with the locks of its names, which shows
-//! that they are still held: a router that was paused for longer than a lock lives writes nothing over what another one did meanwhile.
+//! that they are still held: a router that was paused for longer than a lock lives writes nothing over what another one did meanwhile. T4: an
+//! operation that ends may end in the middle of a commit: its statement then ends the transaction (`Guard::end_transaction`), and reads what was decided.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arbor_bson::{Code, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
@@ -19,26 +20,38 @@ use crate::administration::{Guard, lock_is_lost};
 use crate::fields;
 use crate::shard::is_lost;
 
-/// Longest time for which a transaction, or another write, is repeated.
-const REPEATED_MAX: Duration = Duration::from_secs(10);
+/// Longest time of a transaction, or another write, with all repetitions and searches for the primary.
+const REPEATED_MAX: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Repeats work on the config servers as long as it fails with errors after which it may succeed.
+/// Repeats work on the config servers as long as it fails with errors after which it may succeed. The work has the time that is left.
 pub(super) fn repeated<T>(
     interrupt: &Interrupt,
     is_passing: impl Fn(&Error) -> bool,
-    mut work: impl FnMut() -> Result<T>,
+    mut work: impl FnMut(&Interrupt) -> Result<T>,
 ) -> Result<T> {
-    let until = Instant::now() + REPEATED_MAX;
+    let limited = interrupt.clone().within(REPEATED_MAX);
+    let mut last = None;
     loop {
-        match work() {
-            Err(error) if is_passing(&error) && Instant::now() < until => {
-                interrupt.check()?;
-                std::thread::sleep(PAUSE);
+        let error = match work(&limited) {
+            Err(error) if is_passing(&error) => error,
+            // the time of the repetitions is over, not that of the operation
+            Err(error) if error.code == Code::MAX_TIME_MS_EXPIRED && interrupt.check().is_ok() => {
+                return Err(last.unwrap_or_else(no_reply));
             }
             outcome => return outcome,
+        };
+        interrupt.check()?;
+        if limited.check().is_err() {
+            return Err(error);
         }
+        last = Some(error);
+        std::thread::sleep(PAUSE);
     }
+}
+
+fn no_reply() -> Error {
+    Error::new(Code::HOST_UNREACHABLE, "the config servers did not reply in time")
 }
 
 impl Catalog {
@@ -57,7 +70,7 @@ impl Catalog {
             held.iter().any(|guard| guard.is_of_zones()) || !commands.iter().any(is_of_zones),
             "ranges of zones are changed with the lock of all of them alone"
         );
-        repeated(interrupt, is_aborted, || self.try_transaction(held, commands, interrupt)).map_err(for_client)
+        repeated(interrupt, is_aborted, |limited| self.try_transaction(held, commands, limited)).map_err(for_client)
     }
 
     fn try_transaction<const N: usize>(
@@ -85,7 +98,7 @@ impl Catalog {
         let concern = DocBuf::new().with("w", "majority");
         let commit = part(DocBuf::new().with("commitTransaction", 1i32)).with("writeConcern", &concern);
         // a member that has begun to lead knows whether it was committed
-        repeated(interrupt, is_lost, || self.run("admin", &commit, interrupt)).map(drop)
+        repeated(interrupt, is_lost, |limited| self.run("admin", &commit, limited)).map(drop)
     }
 }
 
@@ -121,6 +134,8 @@ fn for_client(mut error: Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::shard::error_of;
     use arbor_notation::doc;
@@ -140,6 +155,32 @@ mod tests {
         let of = |command: &str| is_aborted(&of_statement(lost(), &doc(command)));
         assert!(of("{update: 'chunks', txnNumber: Long(1), autocommit: false}"));
         assert!(!of("{commitTransaction: 1, txnNumber: Long(1), autocommit: false}"));
+    }
+
+    #[test]
+    fn one_deadline_is_that_of_all_repetitions() {
+        let (conflict, lost) =
+            (|| Error::new(Code::WRITE_CONFLICT, "conflict"), || Error::new(Code::HOST_UNREACHABLE, "lost"));
+        let calls = Cell::new(0);
+        let outcome = repeated(&Interrupt::never(), is_aborted, |limited| {
+            assert!(limited.remaining().is_some_and(|left| left <= REPEATED_MAX));
+            calls.set(calls.get() + 1);
+            if calls.get() < 3 { Err(conflict()) } else { Ok(()) }
+        });
+        assert!(outcome.is_ok() && calls.get() == 3);
+        // the last request takes all the time that is left
+        let outcome: Result<()> = repeated(&Interrupt::never(), is_lost, |_| match calls.replace(0) {
+            3 => Err(lost()),
+            _ => Err(arbor_query::Error::TimeExpired.into()),
+        });
+        assert_eq!(outcome.unwrap_err().message, "lost");
+        let outcome: Result<()> =
+            repeated(&Interrupt::never(), is_lost, |_| Err(arbor_query::Error::TimeExpired.into()));
+        assert_eq!(outcome.unwrap_err().code, Code::HOST_UNREACHABLE);
+        // that of the operation is over
+        let over = Interrupt::never().within(Duration::ZERO);
+        let outcome: Result<()> = repeated(&over, is_aborted, |_| Err(conflict()));
+        assert_eq!(outcome.unwrap_err().code, Code::MAX_TIME_MS_EXPIRED);
     }
 
     #[test]
