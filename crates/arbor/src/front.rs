@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arbor_base::Prefetch;
 use arbor_command::{Commands, Connection, Host, Keys};
 use arbor_member::Dialer;
 use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place, Refusal};
@@ -36,6 +37,10 @@ impl Handler for Front {
 impl Session for Client {
     fn place(&self, frame: &[u8]) -> Place {
         self.commands.place(&self.connection, frame)
+    }
+
+    fn prefetch(&mut self, frame: &[u8]) -> Prefetch {
+        self.commands.prefetch(&mut self.connection, frame)
     }
 
     fn frame_bytes_max(&self) -> usize {

@@ -5,20 +5,22 @@
 //! A crash at any point leaves what the log holds.
 
 use std::io::IsTerminal;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::{BACKUP_CURSOR_DIRECTORY, Commands, Options, Parameters};
+use arbor_disk::ring::{self, Ring};
 use arbor_engine::MemberState;
 use arbor_member::Dialer;
 use arbor_protocol::log::{Log, events};
 use arbor_query::Database;
 use arbor_repl::{OwnAddress, Replication};
 use arbor_router::Connect;
-use arbor_server::{Hooks, Limits, Listeners, Server, Signal, Stop, UnixSocket};
+use arbor_server::{Hooks, Limits, Listeners, Reads, Server, Signal, Stop, UnixSocket};
 use arbor_store::UnfinishedBuild;
 
 use crate::config::{self, Settings, TlsMode};
@@ -43,6 +45,27 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     log.info(events::CLOSED, CONTEXT, DocBuf::new());
     log.info(events::EXITING, CONTEXT, DocBuf::new().with("exitCode", code));
     outcome
+}
+
+/// Returns the queues of reads that no thread waits for, if the kernel has them.
+fn reads() -> Option<&'static dyn Reads> {
+    struct Queues(&'static Ring);
+    impl Reads for Queues {
+        fn event(&self) -> BorrowedFd<'_> {
+            self.0.event()
+        }
+
+        fn submit(&self) -> std::io::Result<()> {
+            self.0.submit()
+        }
+
+        fn reap(&self) {
+            self.0.reap();
+        }
+    }
+    static QUEUES: OnceLock<Option<Queues>> = OnceLock::new();
+    let queues = QUEUES.get_or_init(|| ring::start().map(Queues)).as_ref();
+    queues.map(|queues| queues as &dyn Reads)
 }
 
 fn open_log(settings: &Settings) -> Result<Log, Failure> {
@@ -88,7 +111,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         ..Limits::default()
     };
     let tls = security::tls(&settings)?;
-    let server = Server::new(limits).with_tls(tls.clone()).with_pool_hooks(POOL_HOOKS);
+    let server = Server::new(limits).with_tls(tls.clone()).with_pool_hooks(POOL_HOOKS).with_reads(reads());
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), cell.clone())).map_err(Failure::cannot_start)?;
     let directory = Directory::open(&settings.dbpath, engines.home)?;

@@ -39,6 +39,8 @@ pub struct Connection {
     pub(crate) news: Option<News>,
     /// A request to another server whose reply completes the one that waits.
     pub(crate) sent: Option<Sent>,
+    /// Reads that were done for the request before it began.
+    pub(crate) read_first: Option<ReadFirst>,
     /// The cursor that had nothing to answer last time: asking it again takes no time.
     pub(crate) idle_cursor: Option<i64>,
     /// Reply of the last unacknowledged write, for `getLastError`.
@@ -51,6 +53,13 @@ pub struct Connection {
     pub(crate) bound: Option<Bound>,
     /// The member of the set that fetches by this connection.
     pub(crate) member: Option<MemberId>,
+}
+
+/// Reads that were done before a request began: their time is part of its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadFirst {
+    pub begun: Instant,
+    pub bytes: u64,
 }
 
 /// A transaction that all statements of a connection are part of, as TokuMX had them: one of a session that only the
@@ -123,6 +132,7 @@ impl Connection {
             waiting: None,
             news: None,
             sent: None,
+            read_first: None,
             idle_cursor: None,
             last_write: None,
             reply_memory: None,

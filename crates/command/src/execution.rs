@@ -122,15 +122,28 @@ impl Commands {
         let hidden = info.has_secrets().then(|| hidden(request.body));
         let shown = Incoming { body: hidden.as_ref().map_or(request.body, DocBuf::as_doc), ..*request };
         let now = Instant::now();
-        let begun = connection.sent.as_ref().map_or(now, |sent| sent.begun);
+        let read_first = connection.read_first.take();
+        let begun =
+            connection.sent.as_ref().map(|sent| sent.begun).or(read_first.map(|read| read.begun)).unwrap_or(now);
         let cpu_begun = thread_cpu::nanos_at(now, self.profiler.is_exact());
         work::begin(&connection.slot.work, cpu_begun);
+        if let Some(read) = read_first {
+            work::note(|work| {
+                work.reads += 1;
+                work.read_bytes += read.bytes;
+                work.read_micros += now.duration_since(read.begun).as_micros() as u64;
+            });
+        }
         summary::begin();
         summary::forbid_scans(self.profiler.forbids_scans());
         if self.profiler.is_active() {
             summary::describe_execution();
         }
-        let (limit, expired) = self.time_limit(generic.max_time);
+        let max_time = generic.max_time.map(|limit| match read_first {
+            Some(read) => limit.saturating_sub(now.duration_since(read.begun)),
+            None => limit,
+        });
+        let (limit, expired) = self.time_limit(max_time);
         // what a getMore may take is how long it waits
         let limit = limit.filter(|_| info.kind != Kind::GetMore);
         let Begun { deadline, killed } = connection.slot.begin(Begin {

@@ -69,6 +69,40 @@ fn of_find(frame: &[u8]) -> Place {
     if by_id && !computes { Place::Inline } else { Place::Reading }
 }
 
+/// Returns database, collection and `_id` of a `find` by a short `_id`.
+pub(crate) fn find_by_id(frame: &[u8]) -> Option<(&str, &str, ValueRef<'_>)> {
+    if peek_command_name(frame) != Some("find") {
+        return None;
+    }
+    let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
+    let (mut db, mut collection, mut id) = (None, None, None);
+    for field in body.fields().take(FIELDS_MAX) {
+        match (field.name, field.value()?) {
+            (b"find", ValueRef::String(name)) if collection.is_none() => collection = Some(name),
+            (b"$db", ValueRef::String(name)) if db.is_none() => db = Some(name),
+            (b"filter", filter @ ValueRef::Document(fields)) if id.is_none() && is_by_id(filter) => {
+                id = fields.first().map(|(_, id)| id).filter(|id| is_short(*id));
+            }
+            _ => {}
+        }
+    }
+    Some((db?, collection?, id?))
+}
+
+/// Returns true if a value, of which nothing was checked, can be compared at once.
+fn is_short(id: ValueRef<'_>) -> bool {
+    const TEXT_BYTES_MAX: usize = 1024;
+    match id {
+        ValueRef::String(text) => text.len() <= TEXT_BYTES_MAX,
+        ValueRef::Int32(_)
+        | ValueRef::Int64(_)
+        | ValueRef::Double(_)
+        | ValueRef::ObjectId(_)
+        | ValueRef::DateTime(_) => true,
+        _ => false,
+    }
+}
+
 /// Returns true if a filter is `_id: <plain value>` alone.
 fn is_by_id(filter: ValueRef<'_>) -> bool {
     let ValueRef::Document(filter) = filter else { return false };
@@ -144,5 +178,36 @@ mod tests {
             assert_eq!(place(body.clone()), expect, "{body:?}");
         }
         assert_eq!(of_frame(b"short"), Place::Blocking);
+    }
+
+    #[test]
+    fn only_a_find_by_a_short_id_has_blocks_that_are_known() {
+        let found = |body: DocBuf| {
+            let mut frame = Vec::new();
+            Outgoing::default().encode(body.as_doc(), &mut frame);
+            find_by_id(&frame).map(|(db, collection, id)| format!("{db}.{collection} {id:?}"))
+        };
+        let find = |filter: DocBuf| DocBuf::new().with("find", "c").with("filter", &filter).with("$db", "d");
+        let by_id = |id: i64| DocBuf::new().with("_id", id);
+        assert_eq!(found(find(by_id(5))), Some("d.c Int64(5)".to_owned()));
+        assert!(found(find(DocBuf::new().with("_id", "text"))).is_some());
+        for body in [
+            find(DocBuf::new().with("a", 5i32)),
+            find(by_id(5).with("a", 5i32)),
+            find(DocBuf::new().with("_id", &DocBuf::new().with("$gt", 5i32))),
+            find(DocBuf::new().with("_id", &DocBuf::new().with("a", 5i32))),
+            find(DocBuf::new().with("_id", &"x".repeat(5000))),
+            DocBuf::new().with("find", 5i32).with("filter", &by_id(5)).with("$db", "d"),
+            DocBuf::new().with("find", "c").with("filter", &by_id(5)),
+            DocBuf::new().with("count", "c").with("filter", &by_id(5)).with("$db", "d"),
+        ] {
+            assert_eq!(found(body.clone()), None, "{body:?}");
+        }
+        let mut frame = Vec::new();
+        Outgoing::default().encode(find(by_id(5)).as_doc(), &mut frame);
+        assert!(
+            (0..frame.len()).all(|len| find_by_id(&frame[..len]).is_none_or(|(db, ..)| db == "d")),
+            "of a frame that is cut"
+        );
     }
 }

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arbor_base::Prefetch;
 use arbor_base::memory::{self, Class};
 use arbor_bson::{Code, DocBuf};
 use arbor_protocol::log::{Log, events};
 use arbor_protocol::metrics::Metrics;
 use arbor_protocol::transport::{After, Place};
-use arbor_query::Database;
+use arbor_query::{Database, prefetch_by_id};
+use arbor_store::Namespace;
 use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, frame_length, unpacked_bytes};
 
 use crate::cmd::diagnostics::hello;
 use crate::commands::{Host, Options};
-use crate::connection::{LastWrite, Stream, Waiting};
+use crate::connection::{LastWrite, ReadFirst, Stream, Waiting};
 use crate::execution::Done;
 use crate::incoming::Incoming;
 use crate::{Commands, Connection, Error, Parameters, place, registry};
@@ -54,6 +56,20 @@ impl Commands {
         }
     }
 
+    /// Starts to read what a request that has its place on a network worker needs and memory does not hold.
+    pub fn prefetch(&self, connection: &mut Connection, frame: &[u8]) -> Prefetch {
+        if self.is_before_login(connection) || self.router.is_some() {
+            return Prefetch::Unknown;
+        }
+        let Some((db, collection, id)) = place::find_by_id(frame) else { return Prefetch::Unknown };
+        let Ok(namespace) = Namespace::new(db, collection) else { return Prefetch::Unknown };
+        let prefetch = prefetch_by_id(&self.database, &namespace, id);
+        if let Prefetch::Reading { bytes, .. } = prefetch {
+            connection.read_first = Some(ReadFirst { begun: Instant::now(), bytes });
+        }
+        prefetch
+    }
+
     /// Returns the length of the longest frame that a connection may send now.
     pub fn frame_bytes_max(&self, connection: &Connection) -> usize {
         if self.is_before_login(connection) { BYTES_BEFORE_LOGIN } else { usize::MAX }
@@ -91,6 +107,8 @@ impl Commands {
         };
         scratch.trim();
         connection.scratch = scratch;
+        // of a request that was refused before it ran
+        connection.read_first = None;
         after
     }
 

@@ -16,6 +16,8 @@ mod faulty;
 #[allow(unsafe_code, reason = "memory of a file, and the handler of the signal that its faults are")]
 mod mapped;
 mod real;
+#[allow(unsafe_code, reason = "memory that the kernel writes to")]
+pub mod ring;
 pub mod testkit;
 mod traits;
 

@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arbor_base::{aside, work};
@@ -13,6 +14,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::appended::AppendedFile;
+use crate::ring::{self, ReadLater};
 use crate::{Disk, Error, File, Lock, OpenMode, Result};
 
 /// Files of the operating system. Stateless: any number of them may be used side by side.
@@ -32,7 +34,7 @@ impl Disk for RealDisk {
         let mut options = options(mode);
         options.custom_flags(OFlags::DIRECT.bits() as i32);
         match options.open(path) {
-            Ok(file) => Ok(Some(Box::new(RealFile { file, path: path.to_owned(), is_direct: true }))),
+            Ok(file) => Ok(Some(Box::new(RealFile { file: Arc::new(file), path: path.to_owned(), is_direct: true }))),
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(None),
             Err(e) => Err(Error::from_io("open", path, e)),
         }
@@ -118,7 +120,7 @@ fn options(mode: OpenMode) -> fs::OpenOptions {
 
 #[derive(Debug)]
 pub(crate) struct RealFile {
-    file: fs::File,
+    file: Arc<fs::File>,
     path: PathBuf,
     /// Reads pass the page cache by.
     is_direct: bool,
@@ -127,7 +129,7 @@ pub(crate) struct RealFile {
 impl RealFile {
     fn open(path: &Path, mode: OpenMode) -> Result<RealFile> {
         let file = options(mode).open(path).map_err(|e| Error::from_io("open", path, e))?;
-        Ok(RealFile { file, path: path.to_owned(), is_direct: false })
+        Ok(RealFile { file: Arc::new(file), path: path.to_owned(), is_direct: false })
     }
 
     pub(crate) fn inner(&self) -> &fs::File {
@@ -149,7 +151,7 @@ impl RealLock {
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(RealLock(RealFile { file, path: path.to_owned(), is_direct: false })),
+            Ok(()) => Ok(RealLock(RealFile { file: Arc::new(file), path: path.to_owned(), is_direct: false })),
             Err(Errno::WOULDBLOCK) => Err(Error::Locked { path: path.to_owned() }),
             Err(e) => Err(Error::from_io("lock", path, e.into())),
         }
@@ -233,6 +235,10 @@ impl File for RealFile {
 
     fn advise_soon(&self, offset: u64, len: u64) {
         let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
+    }
+
+    fn read_later(&self, offset: u64, len: usize) -> Option<ReadLater> {
+        ring::started().filter(|_| !self.is_direct)?.read(&self.file, offset, len)
     }
 
     #[allow(unsafe_code, reason = "neither std, rustix nor nix have this call")]

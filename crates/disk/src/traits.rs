@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::path::Path;
 
+use crate::ring::ReadLater;
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,11 @@ pub trait File: Send + Sync + Debug {
 
     /// Advises the operating system that this range is read soon. A hint.
     fn advise_soon(&self, _offset: u64, _len: u64) {}
+
+    /// Starts to read exactly this range, for a task that awaits it. None: this has to be read by a thread.
+    fn read_later(&self, _offset: u64, _len: usize) -> Option<ReadLater> {
+        None
+    }
 
     /// Starts writing what was written to this range, without waiting for it. Says nothing about durability (D1).
     fn write_behind(&self, _offset: u64, _len: u64) -> Result<()> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, Prefetch, TreeId};
 use arbor_engine::adapter::BarrierSlot;
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Member, MemberState, Op, Result, Snapshot, TreeOptions,
@@ -169,6 +169,18 @@ impl Engine for EngineSet {
             }
         }
         Ok(Arc::new(self.gate.snapshot()?))
+    }
+
+    fn prefetch(&self, tree: TreeId, key: &[u8]) -> Prefetch {
+        if !self.is_several() {
+            return self.home.prefetch(tree, key);
+        }
+        let engine = {
+            let members = self.gate.read();
+            debug_assert!(members.list.len() > 1, "members do not leave the set while it is open");
+            members.routes.readable(tree).map(|index| members.member(index).engine.clone())
+        };
+        engine.map_or(Prefetch::Unknown, |engine| engine.prefetch(tree, key))
     }
 
     fn checkpoint(&self) -> Result<Position> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, Prefetch, TreeId};
 
 use crate::{Batch, Error, Member, MemberState, Result, Snapshot, TreeOptions};
 
@@ -70,6 +70,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The trees that exist after the last applied batch, in order.
     fn trees(&self) -> Result<Vec<TreeId>>;
+
+    /// Starts to read what a read of this key in the latest state needs and memory does not hold. A hint: nothing depends on it.
+    fn prefetch(&self, tree: TreeId, key: &[u8]) -> Prefetch {
+        let _ = (tree, key);
+        Prefetch::Unknown
+    }
 
     /// Sleeps as long as writers have to be slowed. Called by the thread that applies, before [`Engine::apply`] and while
     /// it holds no lock that readers wait for.
@@ -218,6 +224,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn trees(&self) -> Result<Vec<TreeId>> {
         (**self).trees()
+    }
+
+    fn prefetch(&self, tree: TreeId, key: &[u8]) -> Prefetch {
+        (**self).prefetch(tree, key)
     }
 
     fn wait_for_room(&self) {

@@ -27,6 +27,7 @@ counters! {
     RunBlockHits => "run block hits",
     RunBlockMisses => "run block misses",
     ReadsStarted => "reads started in advance",
+    BlocksPrefetched => "blocks read before their get",
     /// Bodies of tables: index, filter, range tombstones.
     BodyHits => "body hits",
     BodyMisses => "body misses",

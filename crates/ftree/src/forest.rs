@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use arbor_base::{Position, TreeId, sometimes};
+use arbor_base::{Position, Prefetch, TreeId, sometimes};
 use arbor_engine::{
     Barrier, Batch, Capabilities, Cursor, Engine, EngineStats, Snapshot, TreeOptions, TreeStats, UpdateFunction, limits,
 };
@@ -18,7 +18,7 @@ use crate::flush::backlog::Backlog;
 use crate::generation::Writer;
 use crate::health::Health;
 use crate::memtable::Memtable;
-use crate::read::{Handles, Reader, TreeCursor};
+use crate::read::{Handles, Reader, TreeCursor, prefetch};
 use crate::settings::settings_of;
 use crate::snapshots::Snapshots;
 use crate::tree::Tree;
@@ -339,6 +339,12 @@ impl Engine for Forest {
 
     fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
         self.core.compact(tree, stop)
+    }
+
+    fn prefetch(&self, tree: TreeId, key: &[u8]) -> Prefetch {
+        let now = Seq(self.core.visible.load(Ordering::Relaxed));
+        let start = |tree: &Arc<Tree>| prefetch(&tree.version.load(), key, &self.core.io);
+        self.core.trees.with(tree, now, start).unwrap_or(Prefetch::Unknown)
     }
 
     fn wait_for_room(&self) {

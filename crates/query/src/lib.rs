@@ -79,7 +79,7 @@ pub use outcome::{
 pub use plan::{AllowedIndexes, DocOrName, FilteredQuery, IndexFilters, PlanCache, ShapeHash, summary};
 pub use query_settings::{IndexHints, QuerySettings, Setting, SettingsQuery};
 pub use query_shape::QueryShape;
-pub use read::{count, distinct, find, is_point_query};
+pub use read::{count, distinct, find, is_point_query, prefetch_by_id};
 pub use registry::{
     CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed, OPEN_MAX as CURSORS_MAX,
 };

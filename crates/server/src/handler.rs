@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use arbor_base::Prefetch;
 use arbor_protocol::transport::{After, News, Peer, Place, Refusal};
 
 /// One per server. Opens a session for each accepted connection.
@@ -16,6 +17,11 @@ pub trait Handler: Send + Sync + 'static {
 pub trait Session: Send + 'static {
     /// Returns the thread on which this frame is to run. Called on a network worker: must not block and should be almost free.
     fn place(&self, frame: &[u8]) -> Place;
+
+    /// Starts to read what a frame that runs inline needs and memory does not hold. Called on a network worker: must not block.
+    fn prefetch(&mut self, _frame: &[u8]) -> Prefetch {
+        Prefetch::Unknown
+    }
 
     /// Returns the length of the longest frame that the connection may send now; a longer one closes it.
     fn frame_bytes_max(&self) -> usize {

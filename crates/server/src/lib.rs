@@ -12,6 +12,7 @@
 //! | `memory` | who may read a large message now, and how long a client may take |
 //! | `place` | where a request runs: on the worker that read it or on the blocking pool |
 //! | `pool` | the threads of requests that may wait for a disk |
+//! | `reads` | reads of a device that no thread waits for |
 //! | `waits` | observes whether requests that run on a worker wait for a device |
 //! | `bell` | wakes the connections whose requests wait for news |
 //! | `stop` | the clean shutdown |
@@ -39,6 +40,7 @@ mod memory;
 mod metrics;
 mod place;
 mod pool;
+mod reads;
 mod server;
 mod signal;
 mod stop;
@@ -53,6 +55,7 @@ pub use limits::{BLOCKING_THREADS_MAX, Limits};
 pub use listeners::{Listeners, UnixSocket, bind, listen};
 pub use metrics::Metrics;
 pub use pool::Hooks;
+pub use reads::Reads;
 pub use server::Server;
 pub use signal::{Signal, watch_signals};
 pub use stop::Stop;

@@ -4,9 +4,9 @@
 //! other connections to another one: no thread has to be woken before the request begins, but each costs a thread of its own.
 //! The [`Pool`](crate::pool) costs two wake-ups. So the first requests, up to one per worker, use `block_in_place`, and all
 //! others use the pool. A request on a worker that turns out to read from a disk uses `block_in_place` at that moment
-//! ([`arbor_base::aside`]); where many do, such requests leave the workers before
-//! they begin ([`crate::waits`]), for a pool of few threads: a thread that is done takes the next request, and none is
-//! woken. Other reads have a pool that does the same, but lets more begin where some take long.
+//! ([`arbor_base::aside`]). Where many do ([`crate::waits`]), the session is asked first which blocks the request will read: they
+//! are read without a thread ([`crate::reads`]), then it runs on the worker. A request of which that is unknown leaves the worker before it
+//! begins, for a pool of few threads: a thread that is done takes the next request, and none is woken. Other reads have a pool that does the same, but lets more begin where some take long.
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
 //! One client: spawn_blocking 620..819, block_in_place 657..950, both as here 640..1247. 16 clients: 1633..1698,
@@ -15,8 +15,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use arbor_base::aside;
+use arbor_base::{Prefetch, aside};
 
 use crate::connection::Shared;
 use crate::frame::FrameBuffer;
@@ -50,6 +51,10 @@ pub(crate) async fn run(
         let after = aside::with_other_work(hand_over, || shared.waits.on_worker(|| exchange.take(shared, turn)));
         return Some((exchange, after));
     }
+    if place == Place::Inline && read_first(shared, &mut exchange, turn).await {
+        let after = aside::with_other_work(hand_over, || exchange.take(shared, turn));
+        return Some((exchange, after));
+    }
     shared.metrics.requests_pooled.add(1);
     if place == Place::Inline {
         let waiting = shared.clone();
@@ -60,7 +65,9 @@ pub(crate) async fn run(
         return shared.readers.run(work).await;
     }
     let running = Running::begin(shared);
-    let (exchange, after) = if running.before < shared.workers {
+    // the reads that a worker submitted are completed on it, so it runs nothing that may block meanwhile
+    let submits = shared.reads.is_some() && shared.waits.is_away();
+    let (exchange, after) = if running.before < shared.workers && !submits {
         let after = tokio::task::block_in_place(|| exchange.take(shared, turn));
         (exchange, after)
     } else {
@@ -74,6 +81,30 @@ pub(crate) async fn run(
     };
     Some((exchange, after))
 }
+
+/// Has the blocks that a request needs read into memory while the worker runs other connections. Returns false where it is unknown
+/// which they are.
+async fn read_first(shared: &Shared, exchange: &mut Exchange, turn: Turn) -> bool {
+    let (Some(reads), Turn::Frame { frame_bytes }) = (shared.reads, turn) else { return false };
+    let Exchange { session, input, .. } = exchange;
+    let done = match session.prefetch(input.frame(frame_bytes)) {
+        Prefetch::Unknown => return false,
+        Prefetch::InMemory => None,
+        Prefetch::Reading { done, .. } => Some(done),
+    };
+    shared.waits.note_prefetch(done.is_some());
+    let Some(done) = done else { return true };
+    // the other requests that are ready add their reads first, and all are submitted with one call
+    tokio::task::yield_now().await;
+    while reads.submit().is_err() {
+        tokio::time::sleep(SUBMIT_PAUSE).await;
+    }
+    done.await;
+    true
+}
+
+/// Pause until reads are submitted again that the kernel did not take.
+const SUBMIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// So many requests wait for a device with a thread of their own that began on a worker; further ones wait on their worker. A
 /// thread costs memory, and most devices have enough to do by then.

@@ -13,6 +13,7 @@ use crate::addresses::{Addresses, Rate};
 use crate::connection::{self, Shared};
 use crate::memory::Admission;
 use crate::pool::{Hooks, Pool};
+use crate::reads::{Reads, complete};
 use crate::waits::WaitWatch;
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Result, Stop, Tls, UnixSocket, listen};
 
@@ -28,6 +29,7 @@ pub struct Server {
     bell: Bell,
     workers: Option<usize>,
     pool_hooks: Hooks,
+    reads: Option<&'static dyn Reads>,
     tls: Option<Arc<Tls>>,
     unix: Option<UnixSocket>,
 }
@@ -41,6 +43,7 @@ impl Server {
             bell: Bell::default(),
             workers: None,
             pool_hooks: Hooks::default(),
+            reads: None,
             tls: None,
             unix: None,
         }
@@ -55,6 +58,12 @@ impl Server {
     /// Functions that each thread of the pool for requests that may wait for a disk calls.
     pub fn with_pool_hooks(mut self, hooks: Hooks) -> Server {
         self.pool_hooks = hooks;
+        self
+    }
+
+    /// Requests that wait for a device may do so without a thread.
+    pub fn with_reads(mut self, reads: Option<&'static dyn Reads>) -> Server {
+        self.reads = reads;
         self
     }
 
@@ -91,7 +100,7 @@ impl Server {
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, bell, pool_hooks, tls, unix, .. } = self;
+        let Server { limits, metrics, stop, bell, pool_hooks, reads, tls, unix, .. } = self;
         let threads_max = limits.blocking_threads_max;
         let few = (workers * READERS_PER_WORKER).min(threads_max / 8);
         let pool = Pool::new(threads_max - threads_max / 4 - few, pool_hooks);
@@ -109,9 +118,13 @@ impl Server {
             pool,
             scans,
             readers: Pool::new(few, pool_hooks),
+            reads,
             running: AtomicUsize::new(0),
             tls,
         });
+        if let Some(reads) = reads {
+            runtime.spawn(complete(reads));
+        }
         let served = runtime.block_on(accept_all(shared.clone(), listeners, unix.as_ref()));
         drop(unix);
         runtime.block_on(async {

@@ -76,6 +76,15 @@ impl WaitWatch {
         outcome
     }
 
+    /// Counts a request off the workers' waits: whether it would have waited on its worker.
+    pub(crate) fn note_prefetch(&self, would_wait: bool) {
+        let requests = REQUESTS.get().wrapping_add(1);
+        REQUESTS.set(requests);
+        if requests.is_multiple_of(SAMPLE) {
+            self.note(would_wait, false);
+        }
+    }
+
     /// Runs a request that was moved off the workers. If it has a page fault as well, requests stay there.
     pub(crate) fn off_worker<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = Counts::read().major_faults;

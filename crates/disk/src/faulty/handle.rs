@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::state::{Call, State};
 use super::{Fault, io_error};
+use crate::ring::ReadLater;
 use crate::{Error, File, Lock, Result};
 use arbor_base::Random;
 
@@ -41,6 +42,13 @@ impl File for FaultyFile {
         let mut state = self.state();
         state.enter(Call::Read, &self.path)?;
         Ok(state.inode(self.inode).read(buffer, offset))
+    }
+
+    /// Complete at once, so that tests have one order of events.
+    fn read_later(&self, offset: u64, len: usize) -> Option<ReadLater> {
+        let mut buffer = vec![0; len];
+        let is_read = self.read_exact_at(&mut buffer, offset).is_ok();
+        Some(ReadLater::complete(is_read.then_some(buffer)))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {

@@ -14,6 +14,7 @@ mod aligned;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arbor_disk::ring::ReadLater;
 use arbor_disk::{Disk, File, OpenMode};
 use parking_lot::Mutex;
 
@@ -126,6 +127,14 @@ impl DataFile {
     pub fn read_ahead(&self, offset: u64, bytes: u64) {
         debug_assert!(!self.direct, "a hint to read at {offset} into the page cache");
         self.file.advise_soon(offset, bytes);
+    }
+
+    /// Starts to read exactly this range, for a task that awaits it. None: this has to be read by a thread.
+    pub fn read_later(&self, offset: u64, bytes: usize) -> Option<ReadLater> {
+        let later = self.file.read_later(offset, bytes)?;
+        self.statistics.reads.fetch_add(1, Ordering::Relaxed);
+        self.statistics.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Some(later)
     }
 
     /// Writes a range.

@@ -28,6 +28,7 @@ pub mod get;
 pub mod overlay;
 pub mod page;
 pub mod path;
+pub mod prefetch;
 pub mod read_ahead;
 pub mod ripen;
 pub mod snapshot;
@@ -47,6 +48,7 @@ use crate::snapshots::Snapshots;
 pub use cursor::TreeCursor;
 pub use estimate::estimate;
 pub use get::get;
+pub use prefetch::prefetch;
 pub use snapshot::{ForestSnapshot, Handles};
 
 /// A reader: a registered sequence number and what reading needs.

@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 
-use arbor_base::{Random, TreeId};
+use arbor_base::{Prefetch, Random, TreeId};
 use arbor_engine::{Cursor, UpdateFunction};
 
-use super::{Reader, TreeCursor, estimate, get};
+use super::path::{Path, Place};
+use super::{Reader, TreeCursor, estimate, get, prefetch};
 use crate::counters::Counter;
 use crate::filter::hash;
 use crate::io::Io;
@@ -21,7 +23,7 @@ use crate::snapshots::{Registered, Snapshots};
 use crate::table::{Table, TableWriter};
 use crate::tree::node::Placed;
 use crate::tree::{Child, Inner, Run, Slot, Tree, TreeVersion};
-use crate::{Codec, Entry, Kind, RangeTombstone, Seq, TreeSettings, blob, update};
+use crate::{Codec, Entry, Error, Kind, RangeTombstone, Seq, TreeSettings, blob, update};
 
 const TREE: TreeId = TreeId(7);
 const KEYS: u64 = 400;
@@ -446,6 +448,63 @@ fn blocks_of_runs_are_read_while_the_leaf_is() {
         }
         assert_eq!(workshop.io.counters.get(Counter::ReadsStarted) > 0, started, "{in_leaf} in the leaf");
     }
+}
+
+/// Returns true if a prefetch of the key read something, and false if all was in memory. None: that is unknown.
+fn prefetched(workshop: &Workshop, tree: &Tree, key: &[u8]) -> Option<bool> {
+    match prefetch(&tree.version.load(), key, &workshop.io) {
+        Prefetch::Unknown => None,
+        Prefetch::InMemory => Some(false),
+        Prefetch::Reading { bytes, mut done } => {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(bytes > 0 && done.as_mut().poll(&mut context).is_ready(), "the disk of tests reads at once");
+            Some(true)
+        }
+    }
+}
+
+#[test]
+fn a_get_reads_nothing_that_was_prefetched() {
+    let file_reads = |workshop: &Workshop| workshop.io.file.statistics().reads.load(Ordering::Relaxed);
+    for in_leaf in [1500, 3000] {
+        let (workshop, tree) = of_3000(in_leaf);
+        let registered = workshop.register(Seq(3000 * 256));
+        let reader = workshop.reader(registered.seq());
+        assert_eq!(prefetched(&workshop, &tree, b"00001"), None, "no index is in memory");
+        get(&tree.version.load(), &reader, b"00001").unwrap();
+        let rows = replay(&workshop.history, reader.at);
+        let (mut read, mut unknown) = (0, 0);
+        for (key, value) in &rows {
+            let Some(has_read) = prefetched(&workshop, &tree, key) else {
+                // the index of a run is not in memory
+                get(&tree.version.load(), &reader, key).unwrap();
+                unknown += 1;
+                continue;
+            };
+            read += u64::from(has_read);
+            assert_eq!(prefetched(&workshop, &tree, key), Some(false));
+            let reads = file_reads(&workshop);
+            assert_eq!(get(&tree.version.load(), &reader, key).unwrap().as_ref(), Some(value));
+            assert_eq!(file_reads(&workshop), reads, "{in_leaf} in the leaf: {key:?}");
+        }
+        assert!(read > 10 && unknown <= 2, "{in_leaf} in the leaf: blocks of {read} keys, {unknown} unknown");
+    }
+}
+
+#[test]
+fn what_a_prefetch_cannot_read_is_reported_by_the_get() {
+    let (workshop, tree) = of_3000(3000);
+    let registered = workshop.register(Seq(3000 * 256));
+    let reader = workshop.reader(registered.seq());
+    get(&tree.version.load(), &reader, b"00001").unwrap();
+    let Child::Leaf(leaf) = Path::to(&tree.version.load(), Place::From(b"02000")).child.clone() else {
+        panic!("a leaf")
+    };
+    let zeros = vec![0; leaf.extent_bytes() as usize];
+    workshop.io.file.write(leaf.meta.offset, &zeros).unwrap();
+    assert_eq!(prefetched(&workshop, &tree, b"02000"), Some(true));
+    assert_eq!(workshop.io.counters.get(Counter::BlocksPrefetched), 0);
+    assert!(matches!(get(&tree.version.load(), &reader, b"02000"), Err(Error::Corrupt { .. })));
 }
 
 #[test]

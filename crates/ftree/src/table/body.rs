@@ -17,6 +17,7 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Weak};
 
 use arbor_base::paranoid;
+use arbor_disk::ring::ReadLater;
 
 use super::meta::{HEADER_BYTES, corrupt, numbers, text};
 use super::{Table, corrupt_at, located};
@@ -298,6 +299,24 @@ impl TableBody {
         let block = self.read(at, io)?;
         io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
         Ok(self.keep(at, block, io))
+    }
+
+    /// Starts to read a block, for a task that awaits it. None: it has to be read by a thread.
+    pub fn read_later(&self, at: usize, io: &Io) -> Option<ReadLater> {
+        let (offset, bytes) = self.span(at, at + 1);
+        io.file.read_later(offset, bytes)
+    }
+
+    /// Keeps a block that was read with [`TableBody::read_later`], unless it is in memory by now.
+    pub fn keep_read(&self, at: usize, stored: &[u8], io: &Io) -> Result<()> {
+        if !self.is_cached(at) {
+            let block = self.open(at, stored, io)?;
+            io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
+            io.counters.add(Counter::BlockBytesRead, stored.len() as u64);
+            io.counters.add(Counter::BlocksPrefetched, 1);
+            self.keep(at, block, io);
+        }
+        Ok(())
     }
 
     /// A block from the file, not kept.

@@ -105,6 +105,11 @@ impl Table {
         }
     }
 
+    /// Returns the index if it is in memory; does not count as use.
+    pub fn cached_body(&self) -> Option<Guard<TableBody>> {
+        self.body.peek()
+    }
+
     #[cold]
     fn load_body(self: &Arc<Table>, io: &Io) -> Result<Guard<TableBody>> {
         let bytes = io.file.read(self.meta.index_offset, self.meta.index_bytes.into())?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use arbor_base::work;
+use arbor_base::{Prefetch, work};
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::metadata::mentions;
 use arbor_lang::projection::ProjectionKind;
@@ -15,7 +15,7 @@ use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::tail::tail;
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope, aggregate, oplog};
+use crate::{AggregateSpec, Cursor, Database, Error, FindSpec, Interrupt, Result, Scope, aggregate, oplog};
 
 /// The documents that a query finds. The plan is made at once; rows are read batch by batch.
 pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
@@ -164,6 +164,13 @@ fn record_by_id(scope: &Scope<'_>, namespace: &Namespace, id: ValueRef<'_>) -> R
         Some((collection, view)) => Ok(Some(own(arbor_store::record(&view, &collection, &collection.id_key(id))?))),
         None => Ok(None),
     }
+}
+
+/// Starts to read what a find of the document with this `_id` needs and memory does not hold. A hint.
+pub fn prefetch_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Prefetch {
+    let Some(collection) = database.store.collection(namespace) else { return Prefetch::Unknown };
+    let key = collection.id_key(id);
+    database.transactions.engine().prefetch(collection.tree_of(&key), &key)
 }
 
 fn parse_projection(scope: &Scope<'_>, spec: &FindSpec<'_>, projection: Doc<'_>) -> Result<Projection> {

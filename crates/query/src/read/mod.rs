@@ -8,4 +8,4 @@ pub use count::count;
 pub(crate) use count::{count_rows, counting_operator};
 pub use distinct::distinct;
 pub(crate) use find::query_of;
-pub use find::{find, is_point_query};
+pub use find::{find, is_point_query, prefetch_by_id};

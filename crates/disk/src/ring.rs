@@ -1,0 +1,290 @@
+//! Reads for which no thread waits: `io_uring`, one pair of queues for the process.
+//!
+//! [`start`] makes it, if the kernel has it and allows it. [`File::read_later`](crate::File::read_later) then adds a read to the
+//! submission queue; [`Ring::submit`] hands to the kernel all that were added since, with one system call. When reads are complete
+//! the descriptor [`Ring::event`] becomes readable, and [`Ring::reap`] wakes the tasks that await them. The kernel completes a read
+//! on the thread that submitted it, when that is in the kernel or wakes up there: threads that submit should not block for long.
+//!
+//! **Invariants**
+//! - R1: a buffer and its file live until the kernel has completed the read: they are in `slots` until then, also when the task
+//!   that awaited it is gone.
+//! - R2: at most [`READS_MAX`] reads are under way, which both queues have room for, so neither overflows.
+//! - R3: only the holder of `state` touches the queues in memory.
+//!
+//! Lock order: `state` and the lock of an outcome are never held together.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+
+use io_uring::{IoUring, Probe, opcode, types};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Reads under way at once; further ones are not begun.
+const READS_MAX: usize = 256;
+
+static RING: OnceLock<Option<Ring>> = OnceLock::new();
+
+/// Makes the ring of the process. Returns none if the kernel refuses: it is too old, or a sandbox forbids it.
+///
+/// Requires: the caller calls [`Ring::submit`] and [`Ring::reap`] from now on, or no read is ever complete.
+pub fn start() -> Option<&'static Ring> {
+    RING.get_or_init(|| Ring::new().ok()).as_ref()
+}
+
+/// Returns the ring if there is one.
+pub(crate) fn started() -> Option<&'static Ring> {
+    RING.get()?.as_ref()
+}
+
+/// Reads under way.
+pub struct Ring {
+    ring: IoUring,
+    /// Counts completions; readable when there are some.
+    event: OwnedFd,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// R1. By the number that the kernel returns with the completion.
+    slots: Vec<Option<Read>>,
+    free: Vec<usize>,
+}
+
+/// One read under way.
+struct Read {
+    /// Keeps the descriptor open: the kernel looks it up when the read is submitted.
+    _file: Arc<fs::File>,
+    buffer: Vec<u8>,
+    outcome: Arc<Outcome>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    state: Mutex<OutcomeState>,
+}
+
+#[derive(Default)]
+struct OutcomeState {
+    is_complete: bool,
+    /// None: it failed, the file is shorter, or the bytes were taken.
+    bytes: Option<Vec<u8>>,
+    waker: Option<Waker>,
+}
+
+/// A read under way. Resolves to the bytes; to none if they could not be read: `read_at` returns the reason.
+pub struct ReadLater {
+    outcome: Arc<Outcome>,
+}
+
+impl Ring {
+    fn new() -> io::Result<Ring> {
+        // Linux 5.19: completions do not interrupt the thread that submitted, but wait until it enters the kernel
+        let ring = IoUring::builder().setup_coop_taskrun().build(READS_MAX as u32);
+        let ring = ring.or_else(|_| IoUring::new(READS_MAX as u32))?;
+        let parameters = ring.params();
+        let has_room = parameters.sq_entries() as usize >= READS_MAX && parameters.cq_entries() as usize >= READS_MAX;
+        assert!(has_room, "R2: the kernel makes queues of the length that it was asked for");
+        // Linux 5.6: reads into plain buffers
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::Read::CODE) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        ring.submitter().register_eventfd(event.as_raw_fd())?;
+        let slots = (0..READS_MAX).map(|_| None).collect();
+        let state = State { slots, free: (0..READS_MAX).collect() };
+        Ok(Ring { ring, event, state: Mutex::new(state) })
+    }
+
+    /// Returns what becomes readable when reads are complete. It counts them, and need not be read by those that watch for edges.
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Adds a read. None: as many are under way as may be.
+    pub(crate) fn read(&self, file: &Arc<fs::File>, offset: u64, len: usize) -> Option<ReadLater> {
+        let bytes = u32::try_from(len).ok()?;
+        let outcome = Arc::<Outcome>::default();
+        let mut buffer = vec![0; len];
+        let mut state = self.state.lock();
+        let at = state.free.pop()?;
+        let read = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer.as_mut_ptr(), bytes);
+        let entry = read.offset(offset).build().user_data(at as u64);
+        let slot = state.slots.get_mut(at).expect("R2: a free number is one of a slot");
+        debug_assert!(slot.is_none(), "a free slot holds no read");
+        *slot = Some(Read { _file: file.clone(), buffer, outcome: outcome.clone() });
+        // SAFETY: the lock makes this the only use of the submission queue (R3). The memory of the buffer, which moving the vector
+        // does not move, and the descriptor stay valid until the read is complete (R1).
+        let pushed = unsafe { self.ring.submission_shared().push(&entry) };
+        assert!(pushed.is_ok(), "R2: the submission queue has room for all reads");
+        Some(ReadLater { outcome })
+    }
+
+    /// Hands the reads that were added since the last call to the kernel. Errors: it takes none now; the caller tries again.
+    pub fn submit(&self) -> io::Result<()> {
+        while self.has_added() {
+            let taken = self.ring.submit()?;
+            if taken == 0 && self.has_added() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        // what the page cache has is complete
+        self.reap();
+        Ok(())
+    }
+
+    fn has_added(&self) -> bool {
+        let _state = self.state.lock();
+        // SAFETY: the lock makes this the only use of the submission queue (R3).
+        !unsafe { self.ring.submission_shared() }.is_empty()
+    }
+
+    /// Takes completed reads and wakes the tasks that await them.
+    pub fn reap(&self) {
+        let mut completed = Vec::new();
+        {
+            let mut state = self.state.lock();
+            // SAFETY: the lock makes this the only use of the completion queue (R3).
+            let completions = unsafe { self.ring.completion_shared() };
+            for entry in completions {
+                let at = entry.user_data() as usize;
+                let read =
+                    state.slots.get_mut(at).and_then(Option::take).expect("R1: a read is kept until it is complete");
+                state.free.push(at);
+                completed.push((read, entry.result()));
+            }
+        }
+        for (read, result) in completed {
+            let Read { buffer, outcome, .. } = read;
+            let is_whole = usize::try_from(result).is_ok_and(|read| read == buffer.len());
+            outcome.complete(is_whole.then_some(buffer));
+        }
+    }
+}
+
+impl ReadLater {
+    /// A read that is complete.
+    pub(crate) fn complete(bytes: Option<Vec<u8>>) -> ReadLater {
+        let outcome = Arc::<Outcome>::default();
+        outcome.complete(bytes);
+        ReadLater { outcome }
+    }
+}
+
+impl Outcome {
+    fn complete(&self, bytes: Option<Vec<u8>>) {
+        let mut state = self.state.lock();
+        (state.is_complete, state.bytes) = (true, bytes);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for ReadLater {
+    type Output = Option<Vec<u8>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        let mut state = self.outcome.state.lock();
+        if state.is_complete {
+            return Poll::Ready(state.bytes.take());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Context;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+    use crate::{Disk, OpenMode, RealDisk};
+
+    fn poll_once(read: &mut ReadLater) -> Poll<Option<Vec<u8>>> {
+        Pin::new(read).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Completes all reads that were submitted.
+    fn wait(ring: &Ring, read: &mut ReadLater) -> Option<Vec<u8>> {
+        loop {
+            if let Poll::Ready(bytes) = poll_once(read) {
+                return bytes;
+            }
+            let event = ring.event();
+            poll(&mut [PollFd::new(&event, PollFlags::IN)], None).unwrap();
+            ring.reap();
+        }
+    }
+
+    fn free(ring: &Ring) -> usize {
+        ring.state.lock().free.len()
+    }
+
+    /// One test: the ring is one for the process.
+    #[test]
+    fn reads_give_what_the_file_has_and_the_ring_is_reused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let bytes: Vec<u8> = (0..64 * 4096u32).map(|at| (at / 7) as u8).collect();
+        let file = RealDisk.open(&path, OpenMode::Create).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        assert!(file.read_later(0, 10).is_none(), "no ring was started");
+        let Some(ring) = start() else { return println!("this kernel has no io_uring, or forbids it") };
+        for round in 0..20 {
+            let ranges = (0..100usize).map(|at| (at * 1237 + round, 1 + at * 31));
+            let mut reads: Vec<_> =
+                ranges.map(|(from, len)| (from, len, file.read_later(from as u64, len).unwrap())).collect();
+            assert!(poll_once(&mut reads[0].2).is_pending(), "nothing was submitted");
+            ring.submit().unwrap();
+            // tasks that are gone before their read is complete
+            reads.drain(10..30);
+            for (from, len, read) in &mut reads {
+                assert!(wait(ring, read).unwrap() == bytes[*from..*from + *len], "{len} bytes at {from}");
+            }
+        }
+        let mut beyond = file.read_later(64 * 4096 - 5, 10).unwrap();
+        ring.submit().unwrap();
+        assert_eq!(wait(ring, &mut beyond), None, "fewer bytes than requested");
+        while free(ring) < READS_MAX {
+            ring.reap();
+        }
+        let mut all: Vec<_> = std::iter::from_fn(|| file.read_later(0, 4096)).take(2 * READS_MAX).collect();
+        assert_eq!((all.len(), free(ring)), (READS_MAX, 0), "R2");
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
+        ring.submit().unwrap();
+        assert!(all.iter_mut().all(|read| wait(ring, read).unwrap() == bytes[..4096]), "R1: the file stays open");
+        assert_eq!(free(ring), READS_MAX);
+        let direct = RealDisk.open_direct(&dir.path().join("g"), OpenMode::Create).unwrap();
+        assert!(direct.is_none_or(|file| file.read_later(0, 4096).is_none()), "buffers are not aligned");
+    }
+
+    #[test]
+    fn a_task_is_woken_once_its_read_is_complete() {
+        struct Count(std::sync::atomic::AtomicU32);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Count>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let outcome = Arc::<Outcome>::default();
+        let mut read = ReadLater { outcome: outcome.clone() };
+        let count = Arc::new(Count(0.into()));
+        let waker = count.clone().into();
+        assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());
+        outcome.complete(Some(vec![7]));
+        assert_eq!(count.0.load(std::sync::atomic::Ordering::SeqCst), 1);
+        assert_eq!(poll_once(&mut read), Poll::Ready(Some(vec![7])));
+    }
+}
