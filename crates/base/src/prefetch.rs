@@ -6,9 +6,9 @@ use std::pin::Pin;
 pub enum Prefetch {
     /// It is not known whether the request waits for a device.
     Unknown,
-    /// The request finds all that it needs in memory.
+    /// As far as is known, the request waits for no device.
     InMemory,
-    /// The request finds all that it needs in memory once `done` has resolved; a read that fails is repeated by the request.
+    /// The first thing that the request would wait for is in memory once `done` has resolved; a read that fails is repeated by the request.
     Reading {
         /// Bytes that are read.
         bytes: u64,

@@ -56,7 +56,7 @@ impl Commands {
         }
     }
 
-    /// Starts to read what a request that has its place on a network worker needs and memory does not hold.
+    /// Starts to read what a request that has its place on a network worker would wait for first.
     pub fn prefetch(&self, connection: &mut Connection, frame: &[u8]) -> Prefetch {
         if self.is_before_login(connection) || self.router.is_some() {
             return Prefetch::Unknown;

@@ -71,7 +71,7 @@ pub trait Engine: Send + Sync + 'static {
     /// The trees that exist after the last applied batch, in order.
     fn trees(&self) -> Result<Vec<TreeId>>;
 
-    /// Starts to read what a read of this key in the latest state needs and memory does not hold. A hint: nothing depends on it.
+    /// Starts to read what a read of this key in the latest state would wait for first. A hint: nothing depends on it.
     fn prefetch(&self, tree: TreeId, key: &[u8]) -> Prefetch {
         let _ = (tree, key);
         Prefetch::Unknown

@@ -18,7 +18,7 @@ pub trait Session: Send + 'static {
     /// Returns the thread on which this frame is to run. Called on a network worker: must not block and should be almost free.
     fn place(&self, frame: &[u8]) -> Place;
 
-    /// Starts to read what a frame that runs inline needs and memory does not hold. Called on a network worker: must not block.
+    /// Starts to read what a frame that runs inline would wait for first. Called on a network worker: must not block.
     fn prefetch(&mut self, _frame: &[u8]) -> Prefetch {
         Prefetch::Unknown
     }

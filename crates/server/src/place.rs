@@ -4,8 +4,8 @@
 //! other connections to another one: no thread has to be woken before the request begins, but each costs a thread of its own.
 //! The [`Pool`](crate::pool) costs two wake-ups. So the first requests, up to one per worker, use `block_in_place`, and all
 //! others use the pool. A request on a worker that turns out to read from a disk uses `block_in_place` at that moment
-//! ([`arbor_base::aside`]). Where many do ([`crate::waits`]), the session is asked first which blocks the request will read: they
-//! are read without a thread ([`crate::reads`]), then it runs on the worker. A request of which that is unknown leaves the worker before it
+//! ([`arbor_base::aside`]). Where many do ([`crate::waits`]), the session is asked first what the request will wait for: that
+//! is read without a thread ([`crate::reads`]), then it runs on the worker. A request of which that is unknown leaves the worker before it
 //! begins, for a pool of few threads: a thread that is done takes the next request, and none is woken. Other reads have a pool that does the same, but lets more begin where some take long.
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
@@ -82,8 +82,7 @@ pub(crate) async fn run(
     Some((exchange, after))
 }
 
-/// Has the blocks that a request needs read into memory while the worker runs other connections. Returns false where it is unknown
-/// which they are.
+/// Has what a request would wait for read into memory while the worker runs other connections. Returns false where that is unknown.
 async fn read_first(shared: &Shared, exchange: &mut Exchange, turn: Turn) -> bool {
     let (Some(reads), Turn::Frame { frame_bytes }) = (shared.reads, turn) else { return false };
     let Exchange { session, input, .. } = exchange;

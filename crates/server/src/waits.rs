@@ -76,7 +76,7 @@ impl WaitWatch {
         outcome
     }
 
-    /// Counts a request off the workers' waits: whether it would have waited on its worker.
+    /// Counts a request whose reads are done before it begins, as one that waits on its worker or not.
     pub(crate) fn note_prefetch(&self, would_wait: bool) {
         let requests = REQUESTS.get().wrapping_add(1);
         REQUESTS.set(requests);

@@ -166,7 +166,7 @@ fn record_by_id(scope: &Scope<'_>, namespace: &Namespace, id: ValueRef<'_>) -> R
     }
 }
 
-/// Starts to read what a find of the document with this `_id` needs and memory does not hold. A hint.
+/// Starts to read what a find of the document with this `_id` would wait for first. A hint.
 pub fn prefetch_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Prefetch {
     let Some(collection) = database.store.collection(namespace) else { return Prefetch::Unknown };
     let key = collection.id_key(id);
