@@ -1,7 +1,9 @@
 """The donor of a chunk says what has changed once that is certain: what a client may have been shown is never missing in the recipient."""
 
 import contextlib
+import pathlib
 import signal
+import time
 
 import bson
 import pymongo
@@ -13,11 +15,19 @@ from arbor_cluster import Member, Router, Several
 ALL_KEYS = {"low": b"", "high": b"\xff"}
 
 
+def has_stopped(pid):
+    states = (status.read_text().rsplit(")", 1)[1].split()[0] for status in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))
+    return all(state == "T" for state in states)
+
+
 @contextlib.contextmanager
 def stopped(processes):
     try:
         for process in processes:
             process.send_signal(signal.SIGSTOP)
+        # a thread that runs until the signal reaches it could still acknowledge a write
+        while not all(has_stopped(process.pid) for process in processes):
+            time.sleep(0.01)
         yield
     finally:
         for process in processes:
