@@ -13,7 +13,7 @@ use crate::addresses::{Addresses, Rate};
 use crate::connection::{self, Shared};
 use crate::memory::Admission;
 use crate::pool::{Hooks, Pool};
-use crate::reads::{Reads, complete};
+use crate::reads::{Reads, complete, watch};
 use crate::waits::WaitWatch;
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Result, Stop, Tls, UnixSocket, listen};
 
@@ -101,6 +101,14 @@ impl Server {
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
         let Server { limits, metrics, stop, bell, pool_hooks, reads, tls, unix, .. } = self;
+        let watched = {
+            let _entered = runtime.enter();
+            reads.and_then(|reads| Some((reads, watch(reads).ok()?)))
+        };
+        let reads = watched.map(|(reads, event)| {
+            runtime.spawn(complete(reads, event));
+            reads
+        });
         let threads_max = limits.blocking_threads_max;
         let few = (workers * READERS_PER_WORKER).min(threads_max / 8);
         let pool = Pool::new(threads_max - threads_max / 4 - few, pool_hooks);
@@ -122,9 +130,6 @@ impl Server {
             running: AtomicUsize::new(0),
             tls,
         });
-        if let Some(reads) = reads {
-            runtime.spawn(complete(reads));
-        }
         let served = runtime.block_on(accept_all(shared.clone(), listeners, unix.as_ref()));
         drop(unix);
         runtime.block_on(async {
