@@ -10,7 +10,7 @@ use arbor_disk::RealDisk;
 use arbor_ftree::io::Io;
 use arbor_ftree::key_index::KeyIndex;
 use arbor_ftree::memtable::Memtable;
-use arbor_ftree::merge::{Input, Messages, Output, Rewrite, Target, rewrite};
+use arbor_ftree::merge::{Input, LargeValuePolicy, Messages, Output, Rewrite, Target, rewrite};
 use arbor_ftree::table::{Table, TableWriter};
 use arbor_ftree::{Codec, Entry, Kind, Options, Seq, TreeSettings, filter};
 
@@ -97,7 +97,7 @@ fn main() {
             stripes,
             updates: None,
             keep_cached: false,
-            large_values_from: u64::MAX,
+            large_values: LargeValuePolicy::Stay,
         };
         rewrite(&job).expect("a working disk")
     };

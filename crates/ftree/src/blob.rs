@@ -79,14 +79,31 @@ pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, A
     Ok((pointer, Arc::new(extent)))
 }
 
+/// Writes a value as it is stored to free space before where it is. `None`: there is none. Requires: someone holds the blob's extent.
+pub fn move_down(io: &Io, pointer: &BlobPointer) -> Result<Option<(BlobPointer, Arc<Extent>)>> {
+    let Some(extent) = io.space.allocate_below(pointer.bytes.into(), pointer.offset) else { return Ok(None) };
+    assert!(extent.offset() < pointer.offset, "{extent:?} is before {}", pointer.offset);
+    let mut stored = read_stored(io, pointer)?;
+    stored.resize(extent.bytes() as usize, 0);
+    let _charge = io.cache.charge(stored.capacity() as u64);
+    io.file.write(extent.offset(), &stored)?;
+    io.counters.add(Counter::BlobBytesWritten, stored.len() as u64);
+    Ok(Some((BlobPointer { offset: extent.offset(), ..*pointer }, Arc::new(extent))))
+}
+
 /// Requires: someone holds the blob's extent.
 pub fn read(io: &Io, pointer: &BlobPointer) -> Result<Vec<u8>> {
+    let stored = read_stored(io, pointer)?;
+    codec::decompress(&stored, pointer.raw_bytes as usize).map_err(|error| located(error, io, pointer.offset))
+}
+
+fn read_stored(io: &Io, pointer: &BlobPointer) -> Result<Vec<u8>> {
     let stored = io.file.read(pointer.offset, pointer.bytes.into())?;
     io.counters.add(Counter::BlobBytesRead, stored.len() as u64);
     if xxhash_rust::xxh3::xxh3_64(&stored) != pointer.checksum {
         return Err(corrupt_at(io, pointer.offset, "the checksum of a large value does not match"));
     }
-    codec::decompress(&stored, pointer.raw_bytes as usize).map_err(|error| located(error, io, pointer.offset))
+    Ok(stored)
 }
 
 /// Reads what the value of a [`crate::Kind::PutBlob`] points to.

@@ -4,6 +4,7 @@ use super::{Compaction, Pass};
 use crate::flush::absorb::fanout;
 use crate::flush::leaf::renew_leaf;
 use crate::flush::small::small_groups;
+use crate::merge::LargeValuePolicy;
 use crate::table::Table;
 use crate::tree::install::{edit, has_joinable};
 use crate::tree::{Bounds, Child, Inner, Place};
@@ -50,9 +51,9 @@ impl Compaction<'_> {
             let bytes: u64 =
                 children().map(|child| if let Child::Leaf(leaf) = child { leaf.meta.bytes } else { 0 }).sum();
             let made_otherwise = children().any(|child| matches!(child, Child::Leaf(leaf) if !is_of(leaf, &settings)));
-            let large_values_from = if made_otherwise { 0 } else { u64::MAX };
+            let large_values = if made_otherwise { LargeValuePolicy::AreRewritten } else { LargeValuePolicy::Stay };
             self.replaced.set(self.replaced.get() + bytes);
-            sum = sum.and(self.step(node, own, group, &|job| renew_leaf(self.core, job, large_values_from))?);
+            sum = sum.and(self.step(node, own, group, &|job| renew_leaf(self.core, job, large_values))?);
             if sum == Pass::Stopped {
                 break;
             }

@@ -106,7 +106,7 @@ impl Compaction<'_> {
                 return Ok(Pass::Stopped);
             }
             self.checkpoint()?;
-            let moved = self.relocate()?;
+            let moved = self.patiently(|| self.relocate())?;
             if !moved.has_changed() {
                 return Ok(moved);
             }
@@ -175,14 +175,14 @@ impl Compaction<'_> {
         if job.keys.iter().any(|key| self.core.health.is_put_aside(key)) {
             return Ok(Pass::NOTHING);
         }
-        if !self.core.work.scheduler.claim(&job.keys) {
+        if !self.core.work.scheduler.claim(&job.tree, &job.place) {
             return Ok(Pass::BUSY);
         }
         let mut done = flush(&job);
         if matches!(done, Err(Error::OutOfSpace { .. })) && self.checkpoint().is_ok() {
             done = flush(&job);
         }
-        self.core.work.scheduler.flushed(&job);
+        self.core.work.scheduler.release(&job.tree, &job.place);
         self.core.io.counters.add(Counter::CompactionJobs, 1);
         self.after(&job, done)
     }

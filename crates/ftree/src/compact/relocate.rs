@@ -12,6 +12,7 @@ use crate::checkpoint::NodeOnDisk;
 use crate::flush::Flushed;
 use crate::flush::absorb::fanout;
 use crate::flush::leaf::renew_leaf;
+use crate::merge::LargeValuePolicy;
 use crate::table::Table;
 use crate::tree::install::{edit, node_behind};
 use crate::tree::{Bounds, Child, Inner, Place, Slot};
@@ -74,7 +75,9 @@ impl Compaction<'_> {
             RelocationKind::LargeValues => {
                 let moves = |blob: &(u64, u64)| blob.0 >= end && space.has_room_below(blob.1, blob.0);
                 match leaf.meta.blobs.iter().any(moves) {
-                    true => self.step(node, &own, at..at + 1, &|job| renew_leaf(self.core, job, end)),
+                    true => self.step(node, &own, at..at + 1, &|job| {
+                        renew_leaf(self.core, job, LargeValuePolicy::MoveFrom(end))
+                    }),
                     false => Ok(Pass::NOTHING),
                 }
             }

@@ -23,8 +23,8 @@ pub fn combine(core: &Core, job: &Job) -> Result<Flushed> {
     let (Some(slot), bounds) = (node.slots.get(at), node.bounds_of(at, &own)) else { return Ok(Flushed::Refused) };
     let before = plan::large_runs(node, slot, &job.tree.settings.load());
     let runs = slot.runs.get(before..).unwrap_or_default();
-    // a run with range tombstones says something of what is below: it goes there
-    if runs.len() < 2 || slot.has_tombstones() {
+    // K2: it may have got other bounds since the job was queued; a run with range tombstones says something of what is below: it goes there
+    if runs.len() < 2 || slot.has_tombstones() || bounds != job.place.bounds {
         return Ok(Flushed::Refused);
     }
     if before > 0 {

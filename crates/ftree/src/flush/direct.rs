@@ -16,8 +16,9 @@ use arbor_base::sometimes;
 use super::leaf::{Consumed, replace};
 use super::runs;
 use crate::core::Core;
-use crate::health::{Key, key_of};
+use crate::health::key_of;
 use crate::memtable::MemTree;
+use crate::merge::LargeValuePolicy;
 use crate::table::Table;
 use crate::tree::install::edit;
 use crate::tree::{Bounds, Child, Inner, Place, Slot, Tree};
@@ -46,31 +47,31 @@ impl Target {
 
 /// Leaves in the place of one slot, in no root yet. Dropping them frees them.
 pub struct DirectLeaves<'c> {
-    place: Place,
     consumed: [Consumed; 1],
     leaves: Vec<(Vec<u8>, Arc<Table>)>,
     /// Bytes of the part.
     pub bytes: u64,
-    _claim: Claim<'c>,
+    claim: Claim<'c>,
 }
 
 /// The right to change a slot.
 struct Claim<'c> {
     scheduler: &'c Scheduler,
-    key: [Key; 1],
+    tree: Arc<Tree>,
+    place: Place,
 }
 
 impl<'c> Claim<'c> {
-    fn take(core: &'c Core, tree: &Tree, place: &Place) -> Option<Claim<'c>> {
-        let (scheduler, key) = (&core.work.scheduler, [key_of(tree, place)]);
-        let is_free = !core.health.is_put_aside(&key[0]) && scheduler.claim(&key);
-        is_free.then(|| Claim { scheduler, key })
+    fn take(core: &'c Core, tree: &Arc<Tree>, place: Place) -> Option<Claim<'c>> {
+        let scheduler = &core.work.scheduler;
+        let is_free = !core.health.is_put_aside(&key_of(tree, &place)) && scheduler.claim(tree, &place);
+        is_free.then(|| Claim { scheduler, tree: tree.clone(), place })
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.scheduler.release(&self.key);
+        self.scheduler.release(&self.tree, &self.place);
     }
 }
 
@@ -78,8 +79,7 @@ impl Drop for Claim<'_> {
 pub fn leaves_of<'c>(core: &'c Core, tree: &Arc<Tree>, part: &Arc<MemTree>) -> Result<Option<Vec<DirectLeaves<'c>>>> {
     let settings = tree.settings.load_full();
     let Some(targets) = targets_of(&tree.root(), part, &settings) else { return Ok(None) };
-    let claims: Option<Vec<Claim<'c>>> =
-        targets.iter().map(|target| Claim::take(core, tree, &target.place())).collect();
+    let claims: Option<Vec<Claim<'c>>> = targets.iter().map(|target| Claim::take(core, tree, target.place())).collect();
     let Some(claims) = claims else { return Ok(None) };
     // a job may have changed a slot before it was claimed
     let root = tree.root();
@@ -92,9 +92,9 @@ pub fn leaves_of<'c>(core: &'c Core, tree: &Arc<Tree>, part: &Arc<MemTree>) -> R
     let mut direct = Vec::with_capacity(targets.len());
     for (target, claim) in targets.into_iter().zip(claims) {
         let Some((slot, _)) = path_to(&root, &target.bounds.from) else { return Ok(None) };
-        let (place, bytes, consumed) = (target.place(), target.bytes, [Consumed::of(slot, target.bounds)]);
-        let leaves = runs::leaves(core, tree, &consumed, Some((part, bytes)), u64::MAX)?;
-        direct.push(DirectLeaves { place, consumed, leaves, bytes, _claim: claim });
+        let (bytes, consumed) = (target.bytes, [Consumed::of(slot, target.bounds)]);
+        let leaves = runs::leaves(core, tree, &consumed, Some((part, bytes)), LargeValuePolicy::Stay)?;
+        direct.push(DirectLeaves { consumed, leaves, bytes, claim });
     }
     sometimes!("ftree: a memtable goes to leaves at once");
     Ok(Some(direct))
@@ -104,8 +104,8 @@ impl DirectLeaves<'_> {
     /// The root with these leaves. Cannot fail (P3).
     pub fn install(&self, root: &Inner, fanout: usize) -> Arc<Inner> {
         let changed =
-            edit(root, &self.place, fanout, &mut |node, own| replace(node, own, &self.consumed, &self.leaves));
-        changed.unwrap_or_else(|| panic!("P3: the slot of {:?} was changed while it was claimed", self.place))
+            edit(root, &self.claim.place, fanout, &mut |node, own| replace(node, own, &self.consumed, &self.leaves));
+        changed.unwrap_or_else(|| panic!("P3: the slot of {:?} was changed while it was claimed", self.claim.place))
     }
 
     pub fn count(&self, core: &Core) {
@@ -172,6 +172,8 @@ mod tests {
     use arbor_engine::{Batch, Engine, Op, TreeOptions};
 
     use super::*;
+    use crate::flush::leaf::rewrite_leaf;
+    use crate::flush::{Flushed, Job};
     use crate::memtable::Memtable;
     use crate::tree::Placed;
     use crate::{Codec, Forest, Kind, Options, Seq};
@@ -278,11 +280,40 @@ mod tests {
         let core = forest.core();
         let tree = core.trees.alive(TREE).unwrap();
         let last = path_to(&tree.root(), &[255]).unwrap().1;
-        let key = [key_of(&tree, &Place { level: 1, bounds: last })];
-        assert!(core.work.scheduler.claim(&key));
+        let place = Place { level: 1, bounds: last };
+        assert!(core.work.scheduler.claim(&tree, &place));
         assert_eq!(absorb(&forest, 200..400).0, 0);
-        core.work.scheduler.release(&key);
+        core.work.scheduler.release(&tree, &place);
         assert_eq!(rows(&forest), (0..400).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_slot_that_grew_while_it_waited_is_left_alone() {
+        let forest = forest();
+        absorb(&forest, 0..60);
+        absorb(&forest, 57..60);
+        let core = forest.core();
+        let tree = core.trees.alive(TREE).unwrap();
+        let root = tree.root();
+        assert_eq!((root.level, root.slots.len()), (1, 2));
+        let waiting = Job::of_slots(&tree, &root, &Bounds::all(), 1..2);
+        assert!(core.work.scheduler.claim(&tree, &waiting.place));
+        // the first leaf loses its rows, and its slot joins the second one, which begins earlier then
+        let second = u32::from_be_bytes(waiting.place.bounds.from.as_slice().try_into().unwrap());
+        let delete = |number: u32| Op::Delete { tree: TREE, key: number.to_be_bytes().to_vec() };
+        apply(&forest, (0..second).map(delete).collect());
+        core.absorb_all().unwrap();
+        let first = Job::of_slots(&tree, &tree.root(), &Bounds::all(), 0..1);
+        assert!(matches!(rewrite_leaf(core, &first), Ok(Flushed::Done(_))));
+        assert_eq!(tree.root().slots.len(), 1);
+
+        assert_eq!(absorb(&forest, 200..400).0, 0, "the slot waits for its job");
+        assert!(matches!(rewrite_leaf(core, &waiting), Ok(Flushed::Refused)), "K2: the slot is more than the job has");
+        core.work.scheduler.release(&tree, &waiting.place);
+        core.plan_again(&waiting);
+        core.run_due();
+        assert_eq!(tree.root().totals().messages, 0, "a job that has the whole slot follows");
+        assert_eq!(rows(&forest), (second..60).chain(200..400).collect::<Vec<_>>());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::absorb::fanout;
 use super::{Flushed, Job, runs};
 use crate::Result;
 use crate::core::Core;
+use crate::merge::LargeValuePolicy;
 use crate::table::Table;
 use crate::tree::install::{edit, find, spread_runs, with_bounds};
 use crate::tree::{Bounds, Child, Inner, Place, Placed, Slot};
@@ -38,18 +39,18 @@ pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
         return Ok(Flushed::Refused);
     };
     let worthwhile = consumed.len() > 1 || consumed.iter().any(|slot| !slot.runs.is_empty());
-    if worthwhile { rewrite(core, job, &consumed, u64::MAX) } else { Ok(Flushed::Refused) }
+    if worthwhile { rewrite(core, job, &consumed, LargeValuePolicy::Stay) } else { Ok(Flushed::Refused) }
 }
 
-/// As [`rewrite_leaf`], whether or not there are messages. Large values from `large_values_from` on are rewritten too.
-pub fn renew_leaf(core: &Core, job: &Job, large_values_from: u64) -> Result<Flushed> {
+/// As [`rewrite_leaf`], whether or not there are messages.
+pub fn renew_leaf(core: &Core, job: &Job, large_values: LargeValuePolicy) -> Result<Flushed> {
     let root = job.tree.root();
     let consumed = find(&root, &job.place).and_then(|(node, own)| consume(node, &own, &job.place));
-    consumed.map_or(Ok(Flushed::Refused), |consumed| rewrite(core, job, &consumed, large_values_from))
+    consumed.map_or(Ok(Flushed::Refused), |consumed| rewrite(core, job, &consumed, large_values))
 }
 
-fn rewrite(core: &Core, job: &Job, consumed: &[Consumed], large_values_from: u64) -> Result<Flushed> {
-    let leaves = runs::leaves(core, &job.tree, consumed, None, large_values_from)?;
+fn rewrite(core: &Core, job: &Job, consumed: &[Consumed], large_values: LargeValuePolicy) -> Result<Flushed> {
+    let leaves = runs::leaves(core, &job.tree, consumed, None, large_values)?;
     match (consumed.len(), leaves.len()) {
         (_, 0) => sometimes!("ftree: no row of a leaf is left"),
         (1, 2..) => sometimes!("ftree: a leaf splits"),
@@ -64,7 +65,7 @@ fn rewrite(core: &Core, job: &Job, consumed: &[Consumed], large_values_from: u64
     Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
 }
 
-/// The slots within the place.
+/// The slots of the place. `None`: one of them reaches beyond it by now (K2).
 fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
     let mut consumed = Vec::new();
     let slots = node.slots.iter().enumerate().skip(node.slot_of(&place.bounds.from));
@@ -72,6 +73,10 @@ fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
         let bounds = node.bounds_of(at, own);
         if !bounds.overlaps(&place.bounds) {
             break;
+        }
+        if !place.bounds.covers(&bounds) {
+            sometimes!("ftree: a slot grew beyond what its job has");
+            return None;
         }
         let follows = |last: &Consumed| last.bounds.to.as_ref() == Some(&bounds.from);
         debug_assert!(consumed.last().is_none_or(follows), "a job takes neighbouring slots");

@@ -21,7 +21,8 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     let Some((node, own)) = find(&root, &job.place) else { return Ok(Flushed::Refused) };
     let at = node.slot_of(&job.place.bounds.from);
     let (Some(slot), bounds) = (node.slots.get(at), node.bounds_of(at, &own)) else { return Ok(Flushed::Refused) };
-    if slot.runs.is_empty() {
+    // K2: it may have got other bounds since the job was queued, or be two slots now
+    if slot.runs.is_empty() || bounds != job.place.bounds {
         return Ok(Flushed::Refused);
     }
     let Some(child) = child_to_fill(slot, node.level) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::leaf::Consumed;
 use crate::core::Core;
 use crate::memtable::MemTree;
-use crate::merge::{Input, Messages, Output, Rewrite, Target, rewrite};
+use crate::merge::{Input, LargeValuePolicy, Messages, Output, Rewrite, Target, rewrite};
 use crate::table::Table;
 use crate::tree::{Bounds, Child, Inner, Tree};
 use crate::{RangeTombstone, Result};
@@ -98,21 +98,26 @@ fn is_warm(core: &Core, old: &[Arc<Table>]) -> bool {
 
 fn for_slots(core: &Core, tree: &Tree, inputs: &[Input], node: &Inner, own: &Bounds) -> Result<Vec<NewRun>> {
     let target = Target::Runs { level: node.level, pivots: &node.pivots };
-    let outputs =
-        run(core, tree, inputs, target, own, RewritePolicy { keep_cached: true, large_values_from: u64::MAX })?;
+    let outputs = run(
+        core,
+        tree,
+        inputs,
+        target,
+        own,
+        RewritePolicy { keep_cached: true, large_values: LargeValuePolicy::Stay },
+    )?;
     let part = |(slot, bytes): &(usize, u64)| (node.bounds_of(*slot, own), *bytes);
     let new_run = |output: Output| NewRun { parts: output.slots.iter().map(part).collect(), table: output.table };
     Ok(outputs.into_iter().map(new_run).collect())
 }
 
-/// The leaves that take the place of what is consumed. `part`: newer messages, with their bytes within the slots. `large_values_from`: see
-/// [`Rewrite`].
+/// The leaves that take the place of what is consumed. `part`: newer messages, with their bytes within the slots.
 pub fn leaves(
     core: &Core,
     tree: &Tree,
     consumed: &[Consumed],
     part: Option<(&Arc<MemTree>, u64)>,
-    large_values_from: u64,
+    large_values: LargeValuePolicy,
 ) -> Result<Vec<(Vec<u8>, Arc<Table>)>> {
     let newest_first = |slot: &Consumed| slot.runs.iter().rev().map(|run| input(&run.0, run.1, &slot.bounds)).collect();
     let from = consumed.first().map(|slot| slot.bounds.from.clone()).unwrap_or_default();
@@ -128,7 +133,7 @@ pub fn leaves(
         _ => None,
     };
     let old: Vec<Arc<Table>> = consumed.iter().filter_map(leaf_of).collect();
-    let policy = RewritePolicy { keep_cached: is_warm(core, &old), large_values_from };
+    let policy = RewritePolicy { keep_cached: is_warm(core, &old), large_values };
     let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, policy)?;
     let stays = |table: &Arc<Table>| old.iter().any(|leaf| Arc::ptr_eq(leaf, table));
     let renewed = |table: Arc<Table>| if stays(&table) { table.renewed() } else { table };
@@ -142,7 +147,7 @@ fn input(table: &Arc<Table>, bytes: u64, bounds: &Bounds) -> Input {
 /// See [`Rewrite`].
 struct RewritePolicy {
     keep_cached: bool,
-    large_values_from: u64,
+    large_values: LargeValuePolicy,
 }
 
 fn run(
@@ -165,7 +170,7 @@ fn run(
         stripes: &core.snapshots.stripes(&core.visible),
         updates: core.options.updates.as_deref(),
         keep_cached: policy.keep_cached,
-        large_values_from: policy.large_values_from,
+        large_values: policy.large_values,
     };
     let _share = core.work.shares.take(job.memory_bytes(), core.io.cache.limit() / JOBS_PARTS);
     rewrite(&job)

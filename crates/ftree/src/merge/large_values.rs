@@ -2,7 +2,7 @@
 
 use arbor_base::sometimes;
 
-use super::rewrite::{Messages, Rewrite};
+use super::rewrite::{LargeValuePolicy, Messages, Rewrite};
 use crate::blob::{self, BlobPointer};
 use crate::io::Io;
 use crate::table::{Table, TableWriter};
@@ -13,8 +13,7 @@ pub(super) struct LargeValues<'a> {
     codec: Codec,
     /// Longer values are taken out of their rows.
     bytes_max: usize,
-    /// Offset from which on values are rewritten.
-    renewed_from: u64,
+    kept: LargeValuePolicy,
     /// The tables that hold such extents: a table that takes a row over takes a share in its extent.
     holders: Vec<&'a Table>,
 }
@@ -30,7 +29,7 @@ impl<'a> LargeValues<'a> {
             io: job.io,
             codec: job.settings.codec,
             bytes_max: job.settings.blob_bytes as usize,
-            renewed_from: job.large_values_from,
+            kept: job.large_values,
             holders: tables.filter(|table| !table.meta.blobs.is_empty()).collect(),
         }
     }
@@ -50,20 +49,30 @@ impl<'a> LargeValues<'a> {
 
     /// Returns true if rows with large values have to be pushed one by one.
     pub(super) fn renews(&self) -> bool {
-        self.renewed_from != u64::MAX
+        self.kept != LargeValuePolicy::Stay
     }
 
     #[cold]
     fn push_pointer(&self, writer: &mut TableWriter<'_>, entry: Entry<'_>) -> Result<()> {
-        if BlobPointer::decode(entry.value).is_some_and(|pointer| pointer.offset >= self.renewed_from) {
-            let value = &blob::load(self.io, entry.value)?;
-            let entry = Entry { kind: Kind::Put, value, ..entry };
-            return if value.len() > self.bytes_max {
-                self.push_large(writer, entry)
-            } else {
-                writer.push(entry, None);
-                Ok(())
-            };
+        match (self.kept, BlobPointer::decode(entry.value)) {
+            (LargeValuePolicy::AreRewritten, Some(pointer)) => {
+                let value = &blob::read(self.io, &pointer)?;
+                let entry = Entry { kind: Kind::Put, value, ..entry };
+                return if value.len() > self.bytes_max {
+                    self.push_large(writer, entry)
+                } else {
+                    writer.push(entry, None);
+                    Ok(())
+                };
+            }
+            (LargeValuePolicy::MoveFrom(end), Some(pointer)) if pointer.offset >= end => {
+                if let Some((pointer, extent)) = blob::move_down(self.io, &pointer)? {
+                    sometimes!("ftree: a large value moves to the front of the file");
+                    writer.push(Entry { value: &pointer.encode(), ..entry }, Some(extent));
+                    return Ok(());
+                }
+            }
+            _ => {}
         }
         let found = self.holders.iter().find_map(|table| Some((table, table.blob(entry.value)?)));
         let Some((holder, extent)) = found else {

@@ -25,7 +25,7 @@ mod rewrite_tests;
 pub use fold::{Fold, FoldResult, RetainedVersion, Versions};
 pub use fragments::{Fragment, Fragments};
 pub use message_merge::{MessageMerge, Sink};
-pub use rewrite::{Input, Messages, Output, Rewrite, Target, rewrite};
+pub use rewrite::{Input, LargeValuePolicy, Messages, Output, Rewrite, Target, rewrite};
 pub use runs::RUN_MAX;
 pub use source::{Clipped, Slice, Source};
 

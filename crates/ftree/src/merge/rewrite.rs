@@ -38,6 +38,16 @@ pub struct Input {
     pub bytes: u64,
 }
 
+/// Treatment of large values that rows point to already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LargeValuePolicy {
+    Stay,
+    /// They are written again, as the settings of today say.
+    AreRewritten,
+    /// Those at this offset in the file or after it move to free space before, where there is some.
+    MoveFrom(u64),
+}
+
 /// Destination of messages.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
@@ -64,8 +74,7 @@ pub struct Rewrite<'a> {
     pub updates: Option<&'a dyn UpdateFunction>,
     /// The blocks that are written are in the cache afterwards.
     pub keep_cached: bool,
-    /// Large values of rows that are stored at this offset in the file or after it are rewritten. `u64::MAX`: they all stay.
-    pub large_values_from: u64,
+    pub large_values: LargeValuePolicy,
 }
 
 impl<'a> Rewrite<'a> {

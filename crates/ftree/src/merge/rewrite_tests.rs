@@ -154,7 +154,7 @@ fn job<'a>(io: &'a Io, settings: &'a TreeSettings, inputs: &'a [Input], target: 
         stripes: &[],
         updates: None,
         keep_cached: false,
-        large_values_from: u64::MAX,
+        large_values: LargeValuePolicy::Stay,
     }
 }
 

@@ -94,7 +94,7 @@ impl Space {
     /// Returns true if `allocate_below` would return an extent.
     pub fn has_room_below(&self, bytes: u64, limit: u64) -> bool {
         let whole = bytes.max(1).next_multiple_of(UNIT);
-        self.shared.state().find_below(whole, limit).is_some()
+        !self.shared.is_tight(whole) && self.shared.state().find_below(whole, limit).is_some()
     }
 
     /// Returns the end of the file if what is in use had no gaps.

@@ -147,6 +147,24 @@ fn blobs_are_held_by_every_table_that_points_to_them() {
 }
 
 #[test]
+fn a_large_value_moves_to_free_space_before_it() {
+    let io = Io::scratch(1 << 24);
+    let value = vec![5; 9000];
+    let (_, first) = blob::write_with(&io, Codec::None, &value).unwrap();
+    let (pointer, extent) = blob::write_with(&io, Codec::None, &value).unwrap();
+    assert!(blob::move_down(&io, &pointer).unwrap().is_none(), "no space is free before");
+    drop(first);
+    let (moved, its_extent) = blob::move_down(&io, &pointer).unwrap().unwrap();
+    assert!(moved.offset < pointer.offset && its_extent.offset() == moved.offset);
+    drop(extent);
+    assert_eq!(blob::read(&io, &moved).unwrap(), value);
+    let damaged = blob::BlobPointer { checksum: 1, ..moved };
+    let (_, after) = blob::write_with(&io, Codec::None, &value).unwrap();
+    assert!(after.offset() > moved.offset);
+    assert!(matches!(blob::move_down(&io, &damaged), Ok(None)), "nothing is read where there is no space");
+}
+
+#[test]
 fn ripe_blocks_are_read_but_not_moved() {
     let io = Io::scratch(1 << 24);
     let rows = plain_rows(10);

@@ -1,6 +1,6 @@
 //! Background work: its threads, its schedule, and throttling of writers.
 //!
-//! - [`scheduler`]: the queue of tasks
+//! - [`scheduler`]: the queue of tasks; [`claims`]: the slots that they have
 //! - [`debt`]: waiting work beyond the allowance; [`pace`]: rates and delays; [`room`]: throttling and admission of writers
 //! - [`rest`]: rests of workers, so that work is spread over time
 //! - [`shares`]: how much memory jobs under way may take together
@@ -11,6 +11,7 @@
 //!
 //! Lock order: checkpoint state, writer, turn of absorbing, install lock of a tree, queue.
 
+mod claims;
 pub mod debt;
 pub mod idle;
 pub mod maintenance;
@@ -117,11 +118,11 @@ impl Core {
 
     fn run_flush(&self, job: &Job) {
         if self.health.is_poisoned() || self.is_unseen(&job.tree, self.visible()) {
-            return self.work.scheduler.flushed(job);
+            return self.work.scheduler.release(&job.tree, &job.place);
         }
         let begun = Instant::now();
         let done = flush(self, job);
-        self.work.scheduler.flushed(job);
+        self.work.scheduler.release(&job.tree, &job.place);
         let paid = match &done {
             Ok(Flushed::Done(bytes)) => {
                 self.health.found_space();
@@ -211,7 +212,7 @@ impl Core {
                 Some(wide.bounds.from.clone())
             };
             let other = (tree.serial, place.level, other.unwrap_or_default());
-            if self.work.scheduler.is_busy_key(&other) || self.health.is_put_aside(&other) {
+            if self.work.scheduler.is_busy(tree, &wide) || self.health.is_put_aside(&other) {
                 wide = place;
             } else {
                 keys.push(other);

@@ -1,12 +1,12 @@
 //! Queue of background tasks, most urgent first: absorbing a frozen memtable, then flushing, by weight.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::claims::Claims;
 use crate::flush::Job;
-use crate::health::{Key, key_of};
 use crate::tree::{Place, Tree};
 
 pub enum Task {
@@ -25,7 +25,7 @@ pub struct Scheduler {
 struct Queue {
     jobs: BinaryHeap<Waiting>,
     /// Slots that wait in `jobs` or are worked on.
-    busy: HashSet<Key>,
+    claims: Claims,
     added: u64,
     /// Bytes of the jobs that wait.
     waiting_bytes: u64,
@@ -71,8 +71,7 @@ impl Scheduler {
     /// Queues a job unless one of its slots waits or is worked on already.
     pub fn add(&self, job: Job) {
         let mut queue = self.queue.lock();
-        if !job.keys.iter().any(|key| queue.busy.contains(key)) {
-            queue.busy.extend(job.keys.iter().cloned());
+        if queue.claims.claim(job.tree.serial, &job.place) {
             queue.waiting_bytes += job.bytes;
             queue.added += 1;
             let number = queue.added;
@@ -84,13 +83,10 @@ impl Scheduler {
 
     /// Marks slots as worked on by a thread that takes no tasks. False: one of them waits for a job or is worked on. Ends with
     /// [`Scheduler::release`].
-    pub fn claim(&self, keys: &[Key]) -> bool {
+    pub fn claim(&self, tree: &Tree, place: &Place) -> bool {
         let mut queue = self.queue.lock();
-        let is_free = !keys.iter().any(|key| queue.busy.contains(key));
-        if is_free {
-            queue.busy.extend(keys.iter().cloned());
-            queue.running += 1;
-        }
+        let is_free = queue.claims.claim(tree.serial, place);
+        queue.running += usize::from(is_free);
         is_free
     }
 
@@ -100,18 +96,16 @@ impl Scheduler {
         let waiting: Vec<&Job> = queue.jobs.iter().map(|waiting| &waiting.job).collect();
         let bytes: u64 = waiting.iter().map(|job| job.bytes).sum();
         assert!(bytes == queue.waiting_bytes, "jobs of {bytes} bytes wait, and {} are counted", queue.waiting_bytes);
-        let keys = waiting.iter().flat_map(|job| &job.keys).count();
-        assert!(waiting.iter().flat_map(|job| &job.keys).all(|key| queue.busy.contains(key)), "jobs have their slots");
-        assert!(keys <= queue.busy.len(), "two jobs wait for one slot");
-        assert!(queue.running > 0 || keys == queue.busy.len(), "a slot is busy and no job has it");
+        queue.claims.validate();
+        let has_slots = |job: &&Job| queue.claims.overlaps(job.tree.serial, &job.place);
+        assert!(waiting.iter().all(has_slots), "jobs have their slots");
+        let (claims, jobs) = (queue.claims.len(), waiting.len() + queue.running);
+        assert!(claims == jobs, "{claims} claims of {jobs} jobs");
     }
 
+    /// Returns true if a slot of the place waits for a job or is worked on.
     pub fn is_busy(&self, tree: &Tree, place: &Place) -> bool {
-        self.queue.lock().busy.contains(&key_of(tree, place))
-    }
-
-    pub fn is_busy_key(&self, key: &Key) -> bool {
-        self.queue.lock().busy.contains(key)
+        self.queue.lock().claims.overlaps(tree.serial, place)
     }
 
     /// Bytes of the jobs that wait.
@@ -162,17 +156,10 @@ impl Scheduler {
         }
     }
 
-    pub fn flushed(&self, job: &Job) {
-        self.release(&job.keys);
-    }
-
     /// The slots of a job, or those that were claimed, are worked on no longer.
-    pub fn release(&self, keys: &[Key]) {
+    pub fn release(&self, tree: &Tree, place: &Place) {
         let mut queue = self.queue.lock();
-        for key in keys {
-            let was_busy = queue.busy.remove(key);
-            assert!(was_busy, "a slot is busy until its job is done");
-        }
+        queue.claims.release(tree.serial, place);
         assert!(queue.running > 0, "the job was taken by a worker");
         queue.running -= 1;
     }
@@ -208,7 +195,7 @@ impl Queue {
             return Some(absorb);
         }
         let Waiting { job, .. } = self.jobs.pop()?;
-        debug_assert!(job.keys.iter().all(|key| self.busy.contains(key)), "a job that waits has its slots");
+        debug_assert!(self.claims.overlaps(job.tree.serial, &job.place), "a job that waits has its slots");
         debug_assert!(
             self.waiting_bytes >= job.bytes,
             "{} wait, {} of them for this job",

@@ -1,4 +1,4 @@
-//! Jobs that hit damage, a job that panics, and idle work next to readers.
+//! Jobs that hit damage, a job that panics, a job whose slot became two, and idle work next to readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,10 @@ use arbor_disk::FaultyDisk;
 use arbor_engine::{Batch, Engine, Op, TreeOptions, UpdateFunction};
 
 use crate::counters::Counter;
-use crate::tree::Child;
+use crate::flush::combine::combine;
+use crate::flush::push::push;
+use crate::flush::{Flushed, Job};
+use crate::tree::{Bounds, Child};
 use crate::work::Task;
 use crate::work::maintenance::Maintenance;
 use crate::{Codec, Error, Forest, Options, TreeSettings};
@@ -109,6 +112,28 @@ fn a_damaged_leaf_is_put_aside_and_the_others_work_on() {
     core.count_debt();
     assert!(core.work.debt.bytes() < aside, "{} bytes of debt, {aside} aside", core.work.debt.bytes());
     forest.checkpoint().expect("checkpoints continue");
+}
+
+#[test]
+fn a_job_whose_slot_became_two_is_refused() {
+    let disk = FaultyDisk::new();
+    let forest = open(options(&disk, 0));
+    apply(&forest, vec![create()]).unwrap();
+    let mut rows = (0..100 * ROWS).map(|number| (key(number), vec![1; 100]));
+    forest.bulk_load(TREE, &mut rows).unwrap();
+    apply(&forest, (0..100 * ROWS).step_by(500).map(|number| put(number, 2)).collect()).unwrap();
+    let core = forest.core();
+    core.absorb_all().unwrap();
+    let tree = core.trees.alive(TREE).unwrap();
+    let root = tree.root();
+    assert!(root.level == 2 && root.slots.iter().take(2).all(|slot| !slot.runs.is_empty()));
+    let job = |slots| Job::of_slots(&tree, &root, &Bounds::all(), slots);
+    let before = root.totals();
+    for flush in [push, combine] {
+        assert_eq!(flush(core, &job(0..2)).unwrap(), Flushed::Refused, "K2: half of it would be left");
+    }
+    assert_eq!(tree.root().totals(), before);
+    assert!(matches!(push(core, &job(0..1)).unwrap(), Flushed::Done(_)));
 }
 
 #[test]

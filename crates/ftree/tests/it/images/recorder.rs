@@ -1,6 +1,7 @@
 //! A forest that is watched.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{
@@ -19,20 +20,27 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Does the same once more with all the space there is when the disk is full.
+    /// Does the same again with all the space there is when the disk is full. Jobs of threads may find for a while that it was.
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
-        match work() {
-            Err(Error::OutOfSpace { .. }) => {
+        const TRIES: u32 = 100;
+        let mut done = work();
+        for tried in 0..TRIES {
+            if !matches!(done, Err(Error::OutOfSpace { .. })) {
+                break;
+            }
+            if tried == 0 {
                 self.camera.shoot("on a full disk");
                 self.camera.disk().set_capacity(None);
-                // Measures the free space again, and absorbs what waits for it.
-                let io = &self.forest.core().io;
-                io.space.return_all_space(&io.file)?;
-                self.forest.checkpoint()?;
-                work()
+            } else {
+                std::thread::sleep(Duration::from_millis(20));
             }
-            done => done,
+            // Measures the free space again, and absorbs what waits for it.
+            let io = &self.forest.core().io;
+            io.space.return_all_space(&io.file)?;
+            self.forest.checkpoint()?;
+            done = work();
         }
+        done
     }
 }
 
