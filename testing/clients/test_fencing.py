@@ -16,6 +16,7 @@ from test_router import code_of
 
 DOCUMENTS = 200
 FLAGS = ["--setParameter", "enableTestCommands=1"]
+LONG_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +40,12 @@ def other(cluster):
 
 
 @contextlib.contextmanager
-def late(cluster, command, shard=0, is_stopped=False):
-    """Yields a function that runs a statement by the first router, which has lost its lock once a shard has got `command` of it: that runs a
-    few seconds later. The function returns a list that has the statement's error in the end. `is_stopped`: the router is, meanwhile, and
-    the command, which is a read, is sent again behind."""
+def late(cluster, command, shard=0, is_stopped=False, delay_ms=5000):
+    """Yields a function that runs a statement by the first router, which has lost its lock once a shard has got `command` of it: that runs
+    `delay_ms` later. The function returns a list that has the statement's error in the end. `is_stopped`: the router is, meanwhile, and its
+    locks are old."""
     router, shard, threads = cluster.routers[0], cluster.shards[shard].client(), []
-    data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": 500 if is_stopped else 5000}
+    data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": delay_ms}
     point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
 
     def run(statement):
@@ -67,10 +68,9 @@ def late(cluster, command, shard=0, is_stopped=False):
         if is_stopped:
             router.process.send_signal(signal.SIGSTOP)
         shard.admin.command("configureFailPoint", "failCommand", mode="off")
-        long_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
         with cluster.config.client() as config:
             if is_stopped:
-                config.config.locks.update_many({}, {"$set": {"when": long_ago}})
+                config.config.locks.update_many({}, {"$set": {"when": LONG_AGO}})
             else:
                 # it would make it young again
                 config.config.locks.delete_many({})
@@ -124,7 +124,8 @@ def test_a_move_does_not_begin_again_on_the_shard_that_has_the_range(cluster, ot
     name = f"move_{to}_{getattr(meanwhile, '__name__', '')}"
     db = filled(other, name)
     move = lambda client: client.admin.command("moveChunk", f"{name}.c", find={"a": 150}, to=to)
-    with late(cluster, "listIndexes", is_stopped=True) as run:
+    # a read, which is sent again behind
+    with late(cluster, "listIndexes", is_stopped=True, delay_ms=500) as run:
         outcome = run(move)
         move(other)
         db.c.insert_one({"_id": "new", "a": 150})
@@ -187,6 +188,105 @@ def test_a_new_database_is_not_given_the_version_of_one_that_was_dropped(cluster
             tokens = client.config["cache.fencingTokens"].find_one({"_id": "versions"})
             assert tokens["token"] > bson.Timestamp(1, 1)
     assert versions == [0, 0]
+
+
+def direct(shard):
+    return pymongo.MongoClient(shard.members.uri) if isinstance(shard, Several) else shard.client()
+
+
+def blocked(cluster, name):
+    """The shards that refuse requests on a database or its collections."""
+    of_name, found = {"_id": {"$regex": rf"^{name}(\.|$)"}, "state": "blocked"}, []
+    for shard in cluster.shards:
+        with direct(shard) as client:
+            found += [shard.name] * client.config["cache.ownership"].count_documents(of_name)
+    return found
+
+
+def is_running(shard, command):
+    return any(command in one.get("command", {}) for one in shard.admin.aggregate([{"$currentOp": {}}]))
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# what blocks the shards, and what takes the same lock afterwards without asking any of them
+BLOCKING = {
+    "refineCollectionShardKey": lambda client, db: client.admin.command("refineCollectionShardKey", f"{db}.c", key={"a": 1, "b": 1}),
+    "renameCollection": lambda client, db: client.admin.command("renameCollection", f"{db}.c", to=f"{db}.d"),
+    "shardCollection": lambda client, db: client.admin.command("shardCollection", f"{db}.plain", key={"_id": 1}),
+    "moveCollection": lambda client, db: client.admin.command("moveCollection", f"{db}.plain", toShard="s1"),
+    "drop": lambda client, db: client[db].command("drop", "c"),
+    "dropDatabase": lambda client, db: client[db].command("dropDatabase"),
+}
+
+
+def take_locks(other, name):
+    other.admin.command("movePrimary", name, to="s0")
+    for collection in ("c", "d", "plain"):
+        # not all of them are sharded
+        with contextlib.suppress(OperationFailure):
+            other.admin.command("setAllowMigrations", f"{name}.{collection}", allowMigrations=True)
+
+
+@pytest.mark.parametrize("delay_ms", [500, 3000])
+@pytest.mark.parametrize("change", BLOCKING)
+def test_who_takes_a_lock_over_releases_the_shards(cluster, other, change, delay_ms):
+    """Those that the earlier holder has blocked, and those that get its command later."""
+    name = f"{change}_{delay_ms}"
+    db = filled(other, name)
+    db.c.create_index([("a", 1), ("b", 1)])
+    with late(cluster, "_shardsvrSetOwnership", shard=1, is_stopped=True, delay_ms=delay_ms) as run, cluster.shards[1].client() as s1:
+        outcome = run(lambda client: BLOCKING[change](client, name))
+        if delay_ms == 500:
+            until(lambda: not is_running(s1, "_shardsvrSetOwnership"))
+            assert blocked(cluster, name)
+        take_locks(other, name)
+        until(lambda: not is_running(s1, "_shardsvrSetOwnership"))
+        assert blocked(cluster, name) == []
+    assert outcome == [REFUSED] and blocked(cluster, name) == []
+    assert db.c.count_documents({}) == db.plain.count_documents({}) == DOCUMENTS
+    assert other.config.locks.count_documents({"_id": {"$regex": f"^{name}"}}) == 0
+
+
+@pytest.mark.parametrize("change", BLOCKING)
+def test_shards_that_could_not_be_released_are_so_later(cluster, other, change):
+    name = f"{change}_failed"
+    db = filled(other, name)
+    db.c.create_index([("a", 1), ("b", 1)])
+    of_set = {"failCommands": ["_shardsvrSetOwnership"], "errorCode": 96}
+    with cluster.shards[0].client() as s0, cluster.shards[1].client() as s1:
+        refused = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": {**of_set, "blockConnection": True, "blockTimeMS": 1000}}
+        s1.admin.command(refused)
+        errors = []
+
+        def run():
+            try:
+                BLOCKING[change](other, name)
+            except OperationFailure as error:
+                errors.append(error.code)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            until(lambda: s1.admin.command(refused)["count"])
+            # s0 is blocked, and cannot be released
+            s0.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=of_set)
+            thread.join()
+            assert errors == [96] and blocked(cluster, name) == ["s0"] * len(blocked(cluster, name)) != []
+        finally:
+            s0.admin.command("configureFailPoint", "failCommand", mode="off")
+            s1.admin.command("configureFailPoint", "failCommand", mode="off")
+    with cluster.config.client() as config:
+        config.config.locks.update_many({"_id": {"$regex": f"^{name}"}}, {"$set": {"when": LONG_AGO}})
+    until(lambda: blocked(cluster, name) == [])
+    until(lambda: other.config.locks.count_documents({"_id": {"$regex": f"^{name}"}}) == 0)
+    assert db.c.count_documents({}) == db.plain.count_documents({}) == DOCUMENTS
+    BLOCKING[change](other, name)
 
 
 OF_LOCK_HOLDERS = [

@@ -1,9 +1,10 @@
 //! Commands of the cluster: shards, databases, zones, the balancer's switch.
 //!
 //! A1: a change of who owns what goes in this order: the shards refuse requests of the old version ("blocked"), the config servers are
-//! changed, the shards learn the new version. A crash in between leaves them blocked until a router that hits the block repairs it. A2: each
-//! command that changes something on a shard is that of the holder of a lock, and proves it ([`Guard::fenced`]): a shard that has heard of a
-//! later holder refuses it.
+//! changed, the shards learn the new version. A2: each command that changes something on a shard is that of the holder of a lock, and proves it
+//! ([`Guard::fenced`]): a shard that has heard of a later holder refuses it. A3: a lock is deleted once all shards are in line with the config
+//! servers, and is left to grow old where they may not be ([`Guard::leave`]). Who takes an old lock over completes what is left and brings all shards
+//! in line first ([`Request::take_over`]), so nothing that an earlier holder has sent, or sends later, stays on any of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +15,9 @@ use arbor_command::{Answer, Error, FENCING_TOKEN, LOCK_IS_LOST, Result};
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::{Database, Routing, deletes, inserts, now, updates};
+use crate::catalog::{Database, Routing, deletes, inserts, new_version, now, updates};
 use crate::chunks::replacement;
+use crate::moves::retried;
 use crate::shard::Shard;
 use crate::table::{self, Table};
 use crate::{Request, Router, fields};
@@ -38,7 +40,7 @@ pub(crate) struct Guard<'r> {
     router: &'r Router,
     id: DocBuf,
     /// The time of a state of the config servers in which the lock was this one's. Those of later holders are later.
-    token: Timestamp,
+    token: std::cell::Cell<Timestamp>,
     /// Time of its last renewal.
     renewed: std::cell::Cell<Instant>,
     is_left: std::cell::Cell<bool>,
@@ -65,7 +67,7 @@ impl Guard<'_> {
 
     /// Returns a command with the proof of the lock for a shard, which refuses it once it has heard of a later holder.
     pub(crate) fn fenced(&self, command: DocBuf) -> DocBuf {
-        let token = DocBuf::new().with("lock", self.name()).with("token", ValueRef::Timestamp(self.token));
+        let token = DocBuf::new().with("lock", self.name()).with("token", ValueRef::Timestamp(self.token.get()));
         command.with(FENCING_TOKEN, &token)
     }
 
@@ -73,9 +75,13 @@ impl Guard<'_> {
         self.name() == ZONES
     }
 
-    /// Waits for, or ends, a transaction of this lock whose outcome is not known: it writes the lock as they do.
-    pub(crate) fn end_transaction(&self, interrupt: &Interrupt) -> Result<()> {
-        self.router.catalog.write(self.renewal(), interrupt).map(drop)
+    /// Ends what this holder has begun without knowing its outcome: a transaction, since this writes the lock as they do, and commands on shards, which
+    /// wait for earlier tokens, and refuse them afterwards. Errors: also that another router has the lock.
+    pub(crate) fn end_begun(&self, interrupt: &Interrupt) -> Result<()> {
+        self.router.catalog.write(self.renewal(), interrupt)?;
+        let token = self.router.catalog.time_of_lock(&self.id, interrupt)?.ok_or_else(lock_is_lost)?;
+        assert!(token > self.token.replace(token), "a state with the renewal is later than one without it");
+        Ok(())
     }
 
     /// Keeps the lock young while something runs that does not do so itself.
@@ -100,9 +106,18 @@ impl Guard<'_> {
         })
     }
 
-    /// Leaves the lock to grow old: another router is to complete the work.
-    pub(crate) fn leave(self) {
+    /// From now on the end of this holder leaves the lock to grow old: its next one is to complete the work.
+    pub(crate) fn leave(&self) {
         self.is_left.set(true);
+    }
+
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left.get()
+    }
+
+    /// Nothing is left to complete.
+    pub(crate) fn settled(&self) {
+        self.is_left.set(false);
     }
 
     /// Makes the lock young again, if it is time. Errors: another router has taken it away.
@@ -268,49 +283,69 @@ impl<'r> Request<'r> {
         }
     }
 
-    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Guard<'r>>> {
-        self.try_lock_as(name, false)
+    /// Takes the lock of a collection, and completes what a change before has left. Errors: also that another router is completing it.
+    pub(crate) fn lock_collection(&self, namespace: &str) -> Result<Guard<'r>> {
+        let guard = self.lock_renewed(namespace)?;
+        self.finish_change(namespace, &guard)?;
+        Ok(guard)
     }
 
-    /// `is_renewed`: the holder renews the lock from now on, so it is old soon after the holder has ended.
+    /// `is_renewed`: the holder renews the lock from now on, so it is old soon after the holder has ended. None: it is held by another router.
     pub(crate) fn try_lock_as(&self, name: &str, is_renewed: bool) -> Result<Option<Guard<'r>>> {
-        let holder = arbor_protocol::topology::new_object_id();
-        let now_ms = arbor_protocol::log::now_ms();
-        let mut lock = DocBuf::new()
+        let lock = self.new_lock(name, is_renewed);
+        match self.catalog().insert("locks", std::slice::from_ref(&lock), self.interrupt()) {
+            Ok(()) => self.guard_of(&lock, false),
+            Err(error) if error.code == Code::DUPLICATE_KEY => {
+                match self.catalog().read_one("locks", name.into(), self.interrupt())? {
+                    Some(held) if is_old(held.as_doc()) => self.take_over(held.as_doc()),
+                    _ => Ok(None),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the lock of a holder that has ended, as it was then, and completes what that one has left. None: another router was faster.
+    pub(crate) fn take_over(&self, held: Doc<'_>) -> Result<Option<Guard<'r>>> {
+        let name = fields::string(held, "_id").unwrap_or_default();
+        let lock = self.new_lock(name, true);
+        let statement = DocBuf::new().with("q", held).with("u", &lock);
+        let reply = self.catalog().write(updates("locks", &[statement]), self.interrupt())?;
+        if fields::int(reply.as_doc(), "n") == 0 {
+            return Ok(None);
+        }
+        let guard = self.guard_of(&lock, true)?;
+        if let Some(guard) = &guard {
+            guard.held_while(|| self.complete(name, guard))?;
+            guard.settled();
+        }
+        Ok(guard)
+    }
+
+    fn new_lock(&self, name: &str, is_renewed: bool) -> DocBuf {
+        let lock = DocBuf::new()
             .with("_id", name)
             .with("state", 2i32)
-            .with("ts", ValueRef::ObjectId(holder))
+            .with("ts", ValueRef::ObjectId(arbor_protocol::topology::new_object_id()))
             .with("who", self.router.address.as_str())
-            .with("when", ValueRef::DateTime(now_ms));
-        if is_renewed {
-            lock.append("renewed", true);
-        }
-        let own = DocBuf::new().with("_id", name).with("ts", ValueRef::ObjectId(holder));
-        match self.catalog().insert("locks", &[lock], self.interrupt()) {
-            Ok(()) => {
-                let (renewed, is_left) = (std::cell::Cell::new(Instant::now()), std::cell::Cell::new(false));
-                let token = Timestamp { seconds: 0, increment: 0 };
-                let mut guard = Guard { router: self.router, id: own, token, renewed, is_left };
-                let token = self.catalog().time_of_lock(&guard.id, self.interrupt())?;
-                return Ok(token.map(|token| {
-                    guard.token = token;
-                    guard
-                }));
-            }
-            Err(error) if error.code == Code::DUPLICATE_KEY => {}
-            Err(error) => return Err(error),
-        }
-        if let Some(held) = self.catalog().read_one("locks", name.into(), self.interrupt())?
-            && is_old(held.as_doc())
-            && let Some(ts) = held.get("ts")
-        {
-            let old = DocBuf::new().with("_id", name).with("ts", ts);
-            self.catalog().delete("locks", &old, self.interrupt())?;
-        }
-        Ok(None)
+            .with("when", ValueRef::DateTime(arbor_protocol::log::now_ms()));
+        if is_renewed { lock.with("renewed", true) } else { lock }
     }
 
-    /// Sets what shards know of a collection or database, as the holder of a lock.
+    /// Begins to hold a lock that was written. None: another router has taken it away.
+    fn guard_of(&self, lock: &DocBuf, is_left: bool) -> Result<Option<Guard<'r>>> {
+        let id = lock.as_doc().iter().filter(|(name, _)| matches!(*name, "_id" | "ts")).collect();
+        let (renewed, is_left) = (std::cell::Cell::new(Instant::now()), std::cell::Cell::new(is_left));
+        let token = std::cell::Cell::new(Timestamp { seconds: 0, increment: 0 });
+        let guard = Guard { router: self.router, id, token, renewed, is_left };
+        let token = self.catalog().time_of_lock(&guard.id, self.interrupt())?;
+        Ok(token.map(|token| {
+            guard.token.set(token);
+            guard
+        }))
+    }
+
+    /// Sets what shards know of a collection or database, as the holder of a lock, which is left where they are blocked and not brought in line later.
     pub(crate) fn set_ownership(
         &self,
         shards: &[Arc<Shard>],
@@ -318,6 +353,9 @@ impl<'r> Request<'r> {
         known: Known<'_>,
         guard: &Guard<'_>,
     ) -> Result<()> {
+        if matches!(known, Known::Blocked) {
+            guard.leave();
+        }
         for shard in shards {
             shard.call("admin", &known.command(name, &shard.name, guard), self.interrupt())?;
         }
@@ -326,58 +364,77 @@ impl<'r> Request<'r> {
 
     /// Brings what the shards know of a collection in line with the config servers, if no other router is changing it.
     pub(crate) fn repair(&self, db: &str, namespace: &str) -> Result<()> {
-        let (Some(of_database), Some(guard)) = (self.try_lock(db)?, self.try_lock(namespace)?) else {
-            return Ok(());
-        };
-        self.catalog().forget(db, namespace);
-        self.catalog().forget_former(namespace);
-        self.finish_database(db, &of_database)?;
-        if !self.finish_change(namespace, &guard)? {
+        if matches!(db, "config" | "admin") {
             return Ok(());
         }
-        self.bring_in_line(db, namespace, &guard)?;
-        self.bring_database_in_line(db, &of_database)
+        for name in [db, namespace] {
+            let Some(guard) = self.try_lock_as(name, true)? else { return Ok(()) };
+            self.catalog().forget(db, namespace);
+            self.catalog().forget_former(namespace);
+            guard.held_while(|| self.complete(name, &guard))?;
+        }
+        Ok(())
     }
 
     /// Completes what routers have left that ended, as their old locks say.
     pub(crate) fn continue_changes(&self) -> Result<()> {
-        for held in self.catalog().read("locks", &DocBuf::new().with("renewed", true), "_id", self.interrupt())? {
-            let Some(name) = fields::string(held.as_doc(), "_id").filter(|_| is_old(held.as_doc())) else { continue };
-            // the first attempt takes the old lock away
-            let guard = match self.try_lock_as(name, true)? {
-                None => self.try_lock_as(name, true)?,
-                taken => taken,
-            };
-            let Some(guard) = guard else { continue };
-            if guard.held_while(|| self.complete(name, &guard)).is_err() {
-                // what is in the way may have gone by then
-                guard.leave();
+        for held in self.catalog().read("locks", &DocBuf::new(), "_id", self.interrupt())? {
+            self.interrupt().check()?;
+            if is_old(held.as_doc()) {
+                // what is in the way may have gone the next time
+                let _ = self.take_over(held.as_doc());
             }
         }
         Ok(())
     }
 
-    /// Brings what the shards know of a collection in line with the config servers. Requires its lock, and that no change of it was left.
-    pub(crate) fn bring_in_line(&self, db: &str, namespace: &str, guard: &Guard<'_>) -> Result<()> {
-        self.catalog().forget(db, namespace);
+    /// Brings all shards in line with what the config servers say of a collection, and returns that. Requires its lock, and that no change of it
+    /// was left.
+    pub(crate) fn bring_in_line(&self, namespace: &str, guard: &Guard<'_>) -> Result<Option<Arc<Table>>> {
+        assert_eq!(guard.name(), namespace, "a name is brought in line by the holder of its own lock");
+        self.forget(namespace);
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        match self.catalog().routing(db, namespace, self.interrupt())? {
-            Routing::Sharded(table, _) => {
-                shards.iter().try_for_each(|shard| self.settle(&table, shard, guard, self.interrupt()))
-            }
-            Routing::Unsharded(..) => self.set_ownership(&shards, namespace, Known::Nothing, guard),
-            Routing::Config(_) => Ok(()),
+        let table = self.tracked(namespace)?;
+        match &table {
+            Some(table) => shards.iter().try_for_each(|shard| self.settle(table, shard, guard, self.interrupt()))?,
+            None => self.set_ownership(&shards, namespace, Known::Nothing, guard)?,
         }
+        guard.settled();
+        Ok(table)
     }
 
-    /// Brings what the shards know of a database in line with the config servers. Requires its lock, and that no change of it was left.
+    /// Brings all shards in line behind the decision of the config servers about a collection, and returns what it is then. Requires its lock.
+    /// `decided`: the error of that decision, which may have been made all the same.
+    pub(crate) fn end_block(
+        &self,
+        namespace: &str,
+        guard: &Guard<'_>,
+        decided: &Result<()>,
+    ) -> Result<Option<Arc<Table>>> {
+        self.finishing(|request| {
+            let interrupt = request.interrupt();
+            match decided {
+                Ok(()) => retried(interrupt, || request.bring_in_line(namespace, guard)),
+                Err(_) => {
+                    retried(interrupt, || guard.end_begun(interrupt))?;
+                    request.bring_in_line(namespace, guard)
+                }
+            }
+        })
+    }
+
+    /// Brings all shards in line with what the config servers say of a database. Requires its lock, and that no change of it was left.
     pub(crate) fn bring_database_in_line(&self, db: &str, guard: &Guard<'_>) -> Result<()> {
         self.catalog().forget_database(db);
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        match self.catalog().database(db, self.interrupt())?.filter(|database| !database.is_dropping) {
-            Some(database) => self.set_ownership(&shards, db, Known::Database(&database.version), guard),
-            None => Ok(()),
-        }
+        let version = match self.catalog().database(db, self.interrupt())? {
+            Some(database) => database.version,
+            // no router has it
+            None => new_version(0),
+        };
+        self.set_ownership(&shards, db, Known::Database(&version), guard)?;
+        guard.settled();
+        Ok(())
     }
 
     /// Like [`Catalog::database_or_new`](crate::catalog::Catalog); the shard of a new one learns its version, since it may know one of the name that was dropped.

@@ -13,7 +13,6 @@ use crate::administration::{Guard, Known};
 use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{deletes, inserts, now, updates};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
-use crate::moves::retried;
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
 use crate::time_series::{BUCKETS, key_of_buckets};
@@ -86,10 +85,11 @@ impl Request<'_> {
         }
         let primary = self.catalog().shard(primary, interrupt)?;
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace, Known::Blocked, guard)?;
+        let blocked = self.set_ownership(&shards, namespace, Known::Blocked, guard);
         let of_series = series.map(|(_, key)| key);
-        let prepared = self.prepare((db, name), (key, of_series), unique, (&primary, &shards), guard);
-        let prepared = prepared.and_then(|(owners, collation)| {
+        let prepared =
+            blocked.and_then(|()| self.prepare((db, name), (key, of_series), unique, (&primary, &shards), guard));
+        let decided = prepared.and_then(|(owners, collation)| {
             let mut collection = new_collection(namespace, Uuid::new_v4(), key, unique, false);
             if let Some((series, _)) = series {
                 collection.append("timeseriesFields", &series.to_doc());
@@ -99,22 +99,19 @@ impl Request<'_> {
             });
             self.commit_sharding(guard, &collection, &owners)
         });
-        self.catalog().forget(db, namespace);
-        match prepared {
-            Ok(()) => {
-                let table = self.sharded(namespace)?;
-                self.set_ownership(&shards, namespace, Known::Collection(&table), guard)?;
+        self.end_placing(namespace, guard, decided).map(drop)
+    }
+
+    /// Ends the change that gives a collection its first chunks. `decided`: its error, if it failed.
+    fn end_placing(&self, namespace: &str, guard: &Guard<'_>, decided: Result<()>) -> Result<Arc<Table>> {
+        match (self.end_block(namespace, guard, &decided), decided) {
+            (Ok(Some(table)), _) => {
                 self.keep_samples_of_new(namespace, &table);
-                Ok(())
+                Ok(table)
             }
-            Err(error) => {
-                self.finishing(|request| {
-                    let interrupt = request.interrupt();
-                    // where it fails, as when another router has the lock, requests that wait repair it
-                    let ended = retried(interrupt, || guard.end_transaction(interrupt));
-                    let _ = ended.and_then(|()| request.bring_in_line(db, namespace, guard));
-                });
-                Err(error)
+            (_, Err(error)) | (Err(error), Ok(())) => Err(error),
+            (Ok(None), Ok(())) => {
+                Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile")))
             }
         }
     }
@@ -140,27 +137,13 @@ impl Request<'_> {
         let key = DocBuf::new().with("_id", 1i32);
         let owners = vec![(DocBuf::new().with("_id", ValueRef::MinKey), primary.name.clone())];
         let shards = self.catalog().refresh_shards(interrupt)?;
-        self.set_ownership(&shards, namespace.as_str(), Known::Blocked, guard)?;
+        let blocked = self.set_ownership(&shards, namespace.as_str(), Known::Blocked, guard);
         let mut collection = new_collection(namespace.as_str(), Uuid::new_v4(), &key, false, true);
         if let Some(collation) = options.get("collation") {
             collection.append("defaultCollation", collation);
         }
-        let committed = match self.commit_sharding(guard, &collection, &owners) {
-            // the router that has the lock now brings the shards in line
-            Err(error) if error.code == Code::LOCK_BUSY => return Err(error),
-            other => other,
-        };
-        match self.tracked(namespace.as_str())? {
-            Some(table) => {
-                self.set_ownership(&shards, namespace.as_str(), Known::Collection(&table), guard)?;
-                self.keep_samples_of_new(namespace.as_str(), &table);
-                Ok(table)
-            }
-            None => {
-                self.set_ownership(&shards, namespace.as_str(), Known::Nothing, guard)?;
-                Err(committed.err().unwrap_or_else(missing))
-            }
-        }
+        let decided = blocked.and_then(|()| self.commit_sharding(guard, &collection, &owners));
+        self.end_placing(namespace.as_str(), guard, decided)
     }
 
     /// Checks the collection, creates what is missing, and returns the lower bounds of the chunks with their shards, and the collection's

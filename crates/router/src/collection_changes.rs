@@ -41,8 +41,7 @@ impl<'r> Request<'r> {
 
     /// Drops the parts of a collection on all shards, and forgets its chunks and zones.
     pub(crate) fn drop_everywhere(&self, namespace: &str) -> Result<()> {
-        let guard = self.lock_renewed(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
+        let guard = self.lock_collection(namespace)?;
         let interrupt = self.interrupt();
         if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
             // another router was faster
@@ -56,49 +55,43 @@ impl<'r> Request<'r> {
         self.finishing(|request| {
             let interrupt = request.interrupt();
             if let Err(error) = decided {
-                retried(interrupt, || guard.end_transaction(interrupt))?;
+                retried(interrupt, || guard.end_begun(interrupt))?;
                 let now =
                     retried(interrupt, || request.catalog().read_one("collections", namespace.into(), interrupt))?;
                 if !now.is_some_and(|now| fields::is_true(now.as_doc(), "dropping")) {
-                    // where it fails, requests that wait repair it
-                    let _ = request.restore(namespace, &shards, &guard);
+                    // where it fails, the lock is left
+                    let _ = request.bring_in_line(namespace, &guard);
                     return Err(error);
                 }
             }
-            retried(interrupt, || request.finish_change(namespace, &guard).map(drop))
+            retried(interrupt, || request.finish_change(namespace, &guard))
         })
     }
 
-    /// Completes the change of a collection that the config servers have decided, if there is one. Requires the lock of its name. Returns
-    /// false if another router is completing it.
-    pub(crate) fn finish_change(&self, namespace: &str, guard: &Guard<'_>) -> Result<bool> {
+    /// Completes what a change of a collection has left that the config servers have decided, under its old or new name, or that was given up.
+    /// Requires the lock of the name. Errors: also that another router is completing it.
+    pub(crate) fn finish_change(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
         let interrupt = self.interrupt();
-        let before = DocBuf::new().with("renaming.from", namespace);
-        let renamed = self.catalog().read("collections", &before, "_id", interrupt)?;
-        if let Some(to) = renamed.first().and_then(|doc| fields::string(doc.as_doc(), "_id")) {
-            let Some(of_target) = self.try_lock_as(to, true)? else { return Ok(false) };
-            self.finish_change(to, &of_target)?;
-        }
+        self.end_dead_resharding(namespace, guard)?;
         let Some(collection) = self.catalog().read_one("collections", namespace.into(), interrupt)? else {
-            return Ok(true);
+            let before = DocBuf::new().with("renaming.from", namespace);
+            let renamed = self.catalog().read("collections", &before, "_id", interrupt)?;
+            let Some(to) = renamed.first().and_then(|doc| fields::string(doc.as_doc(), "_id")) else { return Ok(()) };
+            let busy = || {
+                let text = format!("another operation on {namespace} is in progress");
+                Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text)
+            };
+            let of_target = self.try_lock_as(to, true)?.ok_or_else(busy)?;
+            return self.finish_change(to, &of_target);
         };
         if fields::is_true(collection.as_doc(), "dropping") {
-            self.finish_dropping(namespace, &collection, guard)?;
-            return Ok(true);
+            return self.finish_dropping(namespace, &collection, guard);
         }
         if let Some(renaming) = fields::document(collection.as_doc(), "renaming") {
             let from = fields::string(renaming, "from").unwrap_or_default();
             self.finish_renaming((from, namespace), &collection, guard)?;
         }
-        self.finish_replacing(namespace, guard)?;
-        Ok(true)
-    }
-
-    /// Like [`Request::finish_change`]. Errors: another router is completing it.
-    pub(crate) fn change_is_complete(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
-        let text = || format!("another operation on {namespace} is in progress");
-        let is_complete = self.finish_change(namespace, guard)?;
-        if is_complete { Ok(()) } else { Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text())) }
+        self.finish_replacing(namespace, guard)
     }
 
     fn finish_dropping(&self, namespace: &str, collection: &DocBuf, guard: &Guard<'_>) -> Result<()> {
@@ -124,9 +117,7 @@ impl<'r> Request<'r> {
             let of_zones = self.lock_zones()?;
             self.catalog().transaction([guard, &of_zones], &[deletes("tags", &of_collection), gone], interrupt)?;
         }
-        self.set_ownership(&shards, namespace, Known::Nothing, guard)?;
-        self.forget(namespace);
-        Ok(())
+        self.bring_in_line(namespace, guard).map(drop)
     }
 
     pub(crate) fn rename(&self) -> Result<Answer> {
@@ -200,10 +191,6 @@ impl<'r> Request<'r> {
         let first = self.lock_for_move(first.as_str())?;
         let second = self.lock_for_move(second.as_str())?;
         let (of_source, of_target) = if from < to { (&first, &second) } else { (&second, &first) };
-        for (name, guard) in [(from, of_source), (to, of_target)] {
-            self.end_dead_resharding(name.as_str(), guard)?;
-            self.change_is_complete(name.as_str(), guard)?;
-        }
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"));
         let table = self.tracked(from.as_str())?.ok_or_else(missing)?;
         self.check_target(to)?;
@@ -220,7 +207,7 @@ impl<'r> Request<'r> {
             let interrupt = request.interrupt();
             // also where the reply was lost, or the statement was ended
             if committed.is_err() {
-                retried(interrupt, || of_target.end_transaction(interrupt))?;
+                both.iter().try_for_each(|(_, guard)| retried(interrupt, || guard.end_begun(interrupt)))?;
             }
             let renamed =
                 retried(interrupt, || request.catalog().read_one("collections", to.as_str().into(), interrupt))?;
@@ -228,23 +215,16 @@ impl<'r> Request<'r> {
             if is_done {
                 return retried(interrupt, || {
                     of_source.renew(interrupt)?;
-                    request.finish_change(to.as_str(), of_target).map(drop)
+                    request.finish_change(to.as_str(), of_target)?;
+                    request.bring_in_line(from.as_str(), of_source).map(drop)
                 });
             }
             for (name, guard) in both {
-                // where it fails, requests that wait repair it
-                let _ = request.restore(name.as_str(), &shards, guard);
+                // where it fails, the lock is left
+                let _ = request.bring_in_line(name.as_str(), guard);
             }
             committed
         })
-    }
-
-    /// Lets the requests on a collection continue that did not change.
-    fn restore(&self, namespace: &str, shards: &[Arc<Shard>], guard: &Guard<'_>) -> Result<()> {
-        match self.tracked(namespace)? {
-            Some(table) => shards.iter().try_for_each(|shard| self.settle(&table, shard, guard, self.interrupt())),
-            None => self.set_ownership(shards, namespace, Known::Nothing, guard),
-        }
     }
 
     fn commit_renaming(&self, (from, to): (&Namespace, &Namespace), guards: [&Guard<'_>; 2]) -> Result<()> {
@@ -307,11 +287,9 @@ impl<'r> Request<'r> {
         }
         let renamed = fields::without(collection.as_doc(), &["renaming"]);
         self.catalog().transaction([guard], &[updates("collections", &[replacement(&renamed)])], interrupt)?;
-        self.set_ownership(&shards, to, Known::Collection(&table), guard)?;
         self.set_ownership(&shards, from, Known::Nothing, guard)?;
         self.forget(from);
-        self.forget(to);
-        Ok(())
+        self.bring_in_line(to, guard).map(drop)
     }
 }
 

@@ -40,22 +40,18 @@ impl Request<'_> {
             let is_decided = match &decided {
                 Ok(()) => Ok(true),
                 // a commit of which the reply was lost may have succeeded
-                Err(_) => retried(interrupt, || guard.end_transaction(interrupt)).and_then(|()| {
+                Err(_) => retried(interrupt, || guard.end_begun(interrupt)).and_then(|()| {
                     let now = retried(interrupt, || request.catalog().read_one("databases", db.into(), interrupt))?;
                     Ok(now.is_some_and(|now| fields::is_true(now.as_doc(), "dropping")))
                 }),
             };
             let finished = match is_decided {
                 Ok(true) => guard.held_while(|| retried(interrupt, || request.finish_database(db, &guard))),
-                // where it fails, requests that wait repair it
                 Ok(false) => request.bring_database_in_line(db, &guard).or(Ok(())),
                 Err(_) => Ok(()),
             };
             (is_decided, finished)
         });
-        if is_decided.is_err() || finished.is_err() {
-            guard.leave();
-        }
         finished?;
         match is_decided? {
             true => Ok(Answer::Reply(DocBuf::new().with("dropped", db))),
@@ -87,10 +83,12 @@ impl Request<'_> {
         let gone = deletes("databases", &DocBuf::new().with("_id", db));
         self.catalog().transaction([guard], &[gone], &interrupt)?;
         self.catalog().forget_database(db);
+        guard.settled();
         Ok(())
     }
 
-    /// Completes what a router has left that ended while it held a lock. Requires the lock.
+    /// Completes what a router has left that ended while it held a lock, and brings all shards in line. Requires the lock. Errors: also that
+    /// another router is completing it.
     pub(crate) fn complete(&self, lock: &str, guard: &Guard<'_>) -> Result<()> {
         if let Some(namespace) = crate::definition_changes::collection_of_lock(lock) {
             return self.finish_definition(namespace, guard);
@@ -98,9 +96,9 @@ impl Request<'_> {
         match lock.split_once('.') {
             // a lock of the cluster's own
             Some(("config", _)) => Ok(()),
-            Some((db, namespace)) if !namespace.is_empty() => {
-                self.end_dead_resharding(lock, guard)?;
-                if self.finish_change(lock, guard)? { self.bring_in_line(db, lock, guard) } else { Ok(()) }
+            Some((_, collection)) if !collection.is_empty() => {
+                self.finish_change(lock, guard)?;
+                self.bring_in_line(lock, guard).map(drop)
             }
             _ => {
                 self.finish_database(lock, guard)?;

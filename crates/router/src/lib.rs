@@ -329,7 +329,11 @@ impl<'r> Request<'r> {
                     }
                     attempts += 1;
                     if attempts >= REPAIRED_AT {
-                        self.repair(db, namespace)?;
+                        match self.repair(db, namespace) {
+                            // another router is at it
+                            Err(error) if is_stale(&error) => {}
+                            repaired => repaired?,
+                        }
                     }
                 }
                 other => return other,

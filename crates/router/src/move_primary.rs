@@ -15,7 +15,7 @@ use crate::administration::{Guard, Known};
 use crate::catalog::{new_version, updates};
 use crate::chunks::replacement;
 use crate::definitions::{copy_indexes, create_like, first_batch};
-use crate::moves::{FINISH_MAX, retried};
+use crate::moves::retried;
 use crate::shard::Shard;
 use crate::{Request, fields};
 
@@ -27,8 +27,17 @@ impl Request<'_> {
         let guard = self.lock_renewed(db)?;
         let (moved, finished) = guard.held_while(|| {
             let moved = self.finish_database(db, &guard).and_then(|()| self.move_primary_locked(db, &to, &guard));
-            let finishing = self.router.within(FINISH_MAX);
-            (moved, retried(&finishing, || self.finish_moving_primary(db, &guard, &finishing)))
+            let finished = self.finishing(|request| {
+                let (interrupt, has_begun) = (request.interrupt(), guard.is_left());
+                retried(interrupt, || {
+                    if has_begun && moved.is_err() {
+                        guard.end_begun(interrupt)?;
+                    }
+                    request.finish_moving_primary(db, &guard, interrupt)?;
+                    if has_begun { request.bring_database_in_line(db, &guard) } else { Ok(()) }
+                })
+            });
+            (moved, finished)
         });
         if finished.is_err() {
             guard.leave();
@@ -48,21 +57,7 @@ impl Request<'_> {
         }
         let from = self.catalog().shard(&database.primary, interrupt)?;
         self.set_ownership(std::slice::from_ref(&from), db, Known::Blocked, guard)?;
-        let moved = self.copy_and_decide(db, (&from, to), &database.version, guard);
-        if moved.is_err() {
-            self.catalog().forget_database(db);
-            let finishing = self.router.within(FINISH_MAX);
-            retried(&finishing, || {
-                guard.end_transaction(&finishing)?;
-                let now = self.catalog().read_one("databases", db.into(), &finishing)?.unwrap_or_default();
-                if fields::string(now.as_doc(), "primary") == Some(&from.name) {
-                    let known = Known::Database(&database.version).command(db, &from.name, guard);
-                    from.call("admin", &known, &finishing)?;
-                }
-                Ok(())
-            })?;
-        }
-        moved.map(|()| reply)
+        self.copy_and_decide(db, (&from, to), &database.version, guard).map(|()| reply)
     }
 
     fn copy_and_decide(

@@ -4,7 +4,7 @@
 //! M1: the owner changes by one transaction on the config servers, which also proves that this router still has the lock of the
 //! collection. So a move that another router has given up cannot be committed any more. M2: before it the range's writers wait
 //! on the donor; after it the donor learns the new version first, so no two shards serve the range at once. M3: a router that ends
-//! leaves pending ranges; the next move of the collection, or a request that the donor holds, settles them by what the
+//! leaves pending ranges and its lock; who takes that over, or a request that the donor holds, settles them by what the
 //! config servers say.
 
 use std::sync::Arc;
@@ -88,7 +88,6 @@ impl<'r> Request<'r> {
         let body = self.body();
         let (min, max) = (fields::document(body, "min"), fields::document(body, "max"));
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
         let mut table = self.sharded(namespace)?;
         for bound in [min, max].into_iter().flatten() {
             check_names(&table, bound)?;
@@ -133,7 +132,6 @@ impl<'r> Request<'r> {
         }
         let to = self.shard_to_fill(to)?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
         let table = match self.tracked(namespace)? {
             Some(table) if !table.unsplittable => {
                 let text = "moveCollection can only be called on an unsharded collection";
@@ -148,16 +146,15 @@ impl<'r> Request<'r> {
         Ok(DocBuf::new())
     }
 
+    /// Takes the lock of a collection, without waiting for it, and completes what a change before has left. Errors: another operation is in progress.
     pub(crate) fn lock_for_move(&self, namespace: &str) -> Result<Guard<'r>> {
         let held = || {
             let text = format!("Unable to move a range of {namespace}: another operation on it is in progress");
             Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text)
         };
-        // a lock that is old is taken away by the first attempt
-        match self.try_lock_as(namespace, true)? {
-            Some(guard) => Ok(guard),
-            None => self.try_lock_as(namespace, true)?.ok_or_else(held),
-        }
+        let guard = self.try_lock_as(namespace, true)?.ok_or_else(held)?;
+        self.finish_change(namespace, &guard)?;
+        Ok(guard)
     }
 
     pub(crate) fn move_to(&self, guard: &Guard<'_>, table: Arc<Table>, chunk: &DocBuf, to: &str) -> Result<DocBuf> {
@@ -365,19 +362,24 @@ impl Move<'_> {
             self.request.forget(&self.table.namespace);
             self.request.catalog().table(&self.table.namespace, &interrupt)
         })?;
-        // it was dropped
-        let Some(table) = table else { return Ok(()) };
-        retried(&interrupt, || self.request.settle(&table, &self.from, self.guard, &interrupt))?;
-        retried(&interrupt, || self.request.settle(&table, &self.to, self.guard, &interrupt))
+        // otherwise it was dropped
+        if let Some(table) = table {
+            retried(&interrupt, || self.request.settle(&table, &self.from, self.guard, &interrupt))?;
+            retried(&interrupt, || self.request.settle(&table, &self.to, self.guard, &interrupt))?;
+        }
+        self.guard.settled();
+        Ok(())
     }
 
-    /// The range stays. What does not succeed is made up for by the next move, or by requests that wait.
+    /// The range stays. Where that fails, the lock is left.
     fn give_up(&self) {
-        let _ = self.finish();
+        let interrupt = self.request.router.within(FINISH_MAX);
+        let _ = retried(&interrupt, || self.guard.end_begun(&interrupt)).and_then(|()| self.finish());
     }
 
     fn prepare(&self) -> Result<()> {
         let interrupt = self.request.interrupt();
+        self.guard.leave();
         let (db, name) = self.table.namespace.split_once('.').unwrap_or_default();
         let filter = DocBuf::new().with("name", name);
         let list = DocBuf::new().with("listCollections", 1i32).with("filter", &filter);
@@ -543,7 +545,7 @@ impl Move<'_> {
     fn is_moved(&self, chunk: &DocBuf) -> Result<bool> {
         let interrupt = self.request.router.within(FINISH_MAX);
         let Some(id) = chunk.get("_id") else { return Ok(false) };
-        retried(&interrupt, || self.guard.end_transaction(&interrupt))?;
+        retried(&interrupt, || self.guard.end_begun(&interrupt))?;
         let now = retried(&interrupt, || self.request.catalog().read_one("chunks", id, &interrupt))?;
         Ok(now.is_some_and(|now| fields::string(now.as_doc(), "shard") == Some(&self.to.name)))
     }

@@ -3,6 +3,8 @@
 //! No document moves: each chunk keeps its documents, since its bounds get the lowest value of the new fields. F1: the key and the bounds of
 //! all chunks and zones change in one transaction of the config servers; the shards refuse requests of the version before.
 
+use std::sync::Arc;
+
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::analysis::checked_key;
 use arbor_command::{Error, Result};
@@ -10,8 +12,9 @@ use arbor_command::{Error, Result};
 use crate::administration::{Guard, Known};
 use crate::catalog::{deletes, inserts, updates};
 use crate::chunks::{check_unique_indexes, replacement, serves};
-use crate::moves::{FINISH_MAX, retried};
+use crate::moves::FINISH_MAX;
 use crate::reshard::indexes_of;
+use crate::table::Table;
 use crate::{Request, fields};
 
 impl Request<'_> {
@@ -19,8 +22,6 @@ impl Request<'_> {
         let (namespace, interrupt) = (self.text("refineCollectionShardKey")?, self.interrupt());
         let key = checked_key("refineCollectionShardKey", self.body())?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
-        self.change_is_complete(namespace, &guard)?;
         let table = self.sharded(namespace)?;
         if table.key.as_bytes() == key.as_bytes() {
             return Ok(DocBuf::new());
@@ -50,23 +51,14 @@ impl Request<'_> {
         let shards = self.catalog().refresh_shards(interrupt)?;
         let blocked = self.set_ownership(&shards, namespace, Known::Blocked, &guard);
         let committed = blocked.and_then(|()| self.commit_refined(namespace, &key, &added, &guard));
-        // also where the reply was lost, or the statement was ended, the config servers decide
-        let table = self.finishing(|request| {
-            let interrupt = request.interrupt();
-            if committed.is_err() {
-                retried(interrupt, || guard.end_transaction(interrupt))?;
-            }
-            let table = retried(interrupt, || request.sharded(namespace))?;
-            let settle = || shards.iter().try_for_each(|shard| request.settle(&table, shard, &guard, interrupt));
-            if table.key.as_bytes() == key.as_bytes() {
-                retried(interrupt, settle)?;
-            } else {
-                // where it fails, requests that wait repair it
-                let _ = settle();
-            }
-            Ok::<_, Error>(table)
-        })?;
-        if table.key.as_bytes() == key.as_bytes() { Ok(DocBuf::new()) } else { committed.map(|()| DocBuf::new()) }
+        let table = self.end_block(namespace, &guard, &committed);
+        let is_refined =
+            |table: &Option<Arc<Table>>| table.as_ref().is_some_and(|now| now.key.as_bytes() == key.as_bytes());
+        match (table, committed) {
+            (Ok(table), _) if is_refined(&table) => Ok(DocBuf::new()),
+            (Err(error), Ok(())) => Err(error),
+            (_, committed) => committed.map(|()| DocBuf::new()),
+        }
     }
 
     fn commit_refined(&self, namespace: &str, key: &DocBuf, added: &DocBuf, guard: &Guard<'_>) -> Result<()> {

@@ -92,7 +92,6 @@ impl<'r> Request<'r> {
         }
         let zones = self.zones_of_new_key(namespace, &key)?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
         let table = self.sharded(namespace)?;
         if table.key.as_bytes() == key.as_bytes() && !fields::is_true(body, "forceRedistribution") {
             return Ok(DocBuf::new());
@@ -152,7 +151,6 @@ impl<'r> Request<'r> {
         let namespace = self.text("unshardCollection")?;
         let to = self.body().get("toShard").map(|_| self.text("toShard")).transpose()?;
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
         let table = self.sharded(namespace)?;
         let to = match to {
             Some(to) => self.shard_to_fill(to)?.name.clone(),
@@ -168,7 +166,6 @@ impl<'r> Request<'r> {
     /// Shards a collection that is on a chosen shard.
     pub(crate) fn shard_again(&self, namespace: &str, key: DocBuf) -> Result<()> {
         let guard = self.lock_for_move(namespace)?;
-        self.end_dead_resharding(namespace, &guard)?;
         let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("{namespace} was dropped meanwhile"));
         let table = self.tracked(namespace)?.ok_or_else(missing)?;
         self.check_not_capped(&table)?;
@@ -501,6 +498,7 @@ impl<'r> Request<'r> {
         // last, since it says that the steps before are to be done
         self.catalog().transaction([guard], &[updates("collections", &[replacement(&done)])], interrupt)?;
         self.catalog().forget(db, namespace);
+        guard.settled();
         if let Some(before) = fields::binary(resharding, "before") {
             self.keep_samples(namespace, before, &table.uuid);
         }
@@ -559,6 +557,7 @@ impl Reshard<'_> {
 
     fn prepare(&mut self, chunks: &[DocBuf]) -> Result<()> {
         let (request, interrupt) = (self.request, self.request.interrupt());
+        self.guard.leave();
         for donor in &self.donors {
             request.wait_for_ranges(&self.old, donor, self.guard, &|| self.check())?;
         }
@@ -820,7 +819,7 @@ impl Reshard<'_> {
     /// Finds out whether the config servers have the new key. After that they do not get it any more.
     fn is_committed(&self) -> Result<bool> {
         let (interrupt, catalog) = (self.request.router.within(FINISH_MAX), self.request.catalog());
-        retried(&interrupt, || self.guard.end_transaction(&interrupt))?;
+        retried(&interrupt, || self.guard.end_begun(&interrupt))?;
         let namespace = self.old.namespace.as_str();
         let now = retried(&interrupt, || catalog.read_one("collections", namespace.into(), &interrupt))?;
         Ok(now.is_some_and(|now| fields::binary(now.as_doc(), "uuid") == Some(&self.new.uuid)))
@@ -837,7 +836,9 @@ impl Reshard<'_> {
         let namespace = self.old.namespace.as_str();
         retried(&interrupt, || {
             self.request.give_resharding_up((namespace, &self.temporary), operation.as_doc(), self.guard, &interrupt)
-        })
+        })?;
+        self.guard.settled();
+        Ok(())
     }
 }
 

@@ -406,7 +406,10 @@ impl Shard {
     fn look(&self, mut sent: Box<Sent>, interrupt: &Interrupt) -> Begun {
         let reply = match sent.client.receive() {
             Ok(reply) => reply.doc.to_buf(),
-            Err(ClientError::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            // interrupted: this process was stopped for a time
+            Err(ClientError::Io(error))
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
+            {
                 // the shard has the same time limit; its reply says more
                 let late = interrupt.remaining().is_none_or(|left| left.is_zero());
                 return match interrupt.check() {

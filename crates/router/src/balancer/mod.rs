@@ -233,15 +233,10 @@ impl Round<'_> {
         router.catalog.write(create, self.interrupt)?;
         for lock in router.catalog.read("locks", &DocBuf::new(), "_id", self.interrupt)? {
             let lock = lock.as_doc();
-            let Some(name) = fields::string(lock, "_id") else { continue };
-            if !fields::string(lock, "who").is_some_and(|who| who.ends_with(NAME)) {
-                continue;
-            }
-            let own: DocBuf = lock.iter().filter(|(field, _)| matches!(*field, "_id" | "ts")).collect();
-            router.catalog.delete("locks", &own, self.interrupt)?;
-            if let Some((db, _)) = name.split_once('.') {
+            if fields::string(lock, "who").is_some_and(|who| who.ends_with(NAME)) {
                 let body = DocBuf::new().with("flushRouterConfig", 1i32);
-                self.with_request(router, &body, |request| request.repair(db, name))?;
+                // where it fails, the lock grows old
+                let _ = self.with_request(router, &body, |request| request.take_over(lock).map(drop));
             }
         }
         Ok(())

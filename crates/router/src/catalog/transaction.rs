@@ -4,7 +4,7 @@
 //! conflicts at the commit alone, so the first commit wins. T2: one that was aborted is repeated here, and in no other place. Clients of
 //! the commands that change the cluster do not know of it, and never get its errors. T3: each begins with the locks of its names, which shows
 //! that they are still held: a router that was paused for longer than a lock lives writes nothing over what another one did meanwhile. T4: an
-//! operation that ends may end in the middle of a commit: its statement then ends the transaction (`Guard::end_transaction`), and reads what was decided.
+//! operation that ends may end in the middle of a commit: its statement then ends the transaction (`Guard::end_begun`), and reads what was decided.
 
 use std::time::Duration;
 
