@@ -65,9 +65,8 @@ pub(crate) async fn run(
         return shared.readers.run(work).await;
     }
     let running = Running::begin(shared);
-    // the reads that a worker submitted are completed on it, so it runs nothing that may block meanwhile
-    let submits = shared.reads.is_some() && shared.waits.is_away();
-    let (exchange, after) = if running.before < shared.workers && !submits {
+    // the reads that a worker submitted are completed on it: it runs nothing that may block meanwhile
+    let (exchange, after) = if running.before < shared.workers && !shared.waits.has_submitted() {
         let after = tokio::task::block_in_place(|| exchange.take(shared, turn));
         (exchange, after)
     } else {

@@ -32,6 +32,8 @@ pub(crate) struct WaitWatch {
     start: Instant,
     /// Milliseconds since `start` until which requests run off the workers; 0 = they never waited.
     away_until_ms: AtomicU64,
+    /// Milliseconds since `start` until which workers may have submitted reads that are not complete; 0 = they never have.
+    submitted_until_ms: AtomicU64,
     /// Requests observed since the last window, and in the upper half those of them that waited.
     window: AtomicU32,
 }
@@ -51,12 +53,26 @@ struct Counts {
 
 impl WaitWatch {
     pub(crate) fn new() -> WaitWatch {
-        WaitWatch { start: Instant::now(), away_until_ms: AtomicU64::new(0), window: AtomicU32::new(0) }
+        WaitWatch {
+            start: Instant::now(),
+            away_until_ms: AtomicU64::new(0),
+            submitted_until_ms: AtomicU64::new(0),
+            window: AtomicU32::new(0),
+        }
     }
 
     /// Returns true if requests should avoid the network workers now.
     pub(crate) fn is_away(&self) -> bool {
-        let until = self.away_until_ms.load(Ordering::Relaxed);
+        self.is_before(&self.away_until_ms)
+    }
+
+    /// Returns true if workers have submitted reads of requests lately.
+    pub(crate) fn has_submitted(&self) -> bool {
+        self.is_before(&self.submitted_until_ms)
+    }
+
+    fn is_before(&self, until_ms: &AtomicU64) -> bool {
+        let until = until_ms.load(Ordering::Relaxed);
         until != 0 && self.now_ms() < until
     }
 
@@ -78,6 +94,9 @@ impl WaitWatch {
 
     /// Counts a request whose reads are done before it begins, as one that waits on its worker or not.
     pub(crate) fn note_prefetch(&self, would_wait: bool) {
+        if would_wait {
+            self.submitted_until_ms.store(self.now_ms() + AWAY_MS, Ordering::Relaxed);
+        }
         let requests = REQUESTS.get().wrapping_add(1);
         REQUESTS.set(requests);
         if requests.is_multiple_of(SAMPLE) {

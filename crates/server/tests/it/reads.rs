@@ -21,6 +21,8 @@ const READS: u8 = 2;
 const CACHED: u8 = 3;
 /// May read anything.
 const UNKNOWN: u8 = 4;
+/// May block.
+const BLOCKS: u8 = 5;
 
 /// A read that resolves once it was submitted and reaped.
 #[derive(Clone, Default)]
@@ -95,8 +97,8 @@ impl Handler for Toy {
 }
 
 impl Session for ToySession {
-    fn place(&self, _frame: &[u8]) -> Place {
-        Place::Inline
+    fn place(&self, frame: &[u8]) -> Place {
+        if frame[16] == BLOCKS { Place::Blocking } else { Place::Inline }
     }
 
     fn prefetch(&mut self, frame: &[u8]) -> Prefetch {
@@ -156,6 +158,7 @@ fn where_requests_wait_their_reads_are_done_first_and_take_no_thread() {
         assert_eq!(ask(&mut streams[0], WAITS).split(' ').next_back(), Some("false"));
     }
     assert_eq!(ask(&mut streams[0], UNKNOWN), "arbor-request false");
+    assert_eq!(ask(&mut streams[0], BLOCKS), "arbor-worker false", "no worker has submitted a read");
     let before = pooled();
     std::thread::scope(|scope| {
         for stream in &mut streams {
@@ -169,6 +172,7 @@ fn where_requests_wait_their_reads_are_done_first_and_take_no_thread() {
     assert_eq!((pooled(), device.reaped.load(Ordering::SeqCst)), (before, 400));
     assert_eq!(ask(&mut streams[0], CACHED), "arbor-worker false");
     assert_eq!(pooled(), before);
+    assert_eq!(ask(&mut streams[0], BLOCKS), "arbor-request false", "the worker completes its reads");
     drop(streams);
     stop.now();
     thread.join().unwrap();
