@@ -289,6 +289,54 @@ def test_shards_that_could_not_be_released_are_so_later(cluster, other, change):
     BLOCKING[change](other, name)
 
 
+# statements on one of the names, and how many documents the new name has then, None: it is gone
+ON_A_NAME = {
+    "shardCollection, old": (lambda client, db: client.admin.command("shardCollection", f"{db}.c", key={"b": 1}), DOCUMENTS),
+    "shardCollection, new": (lambda client, db: client.admin.command("shardCollection", f"{db}.d", key={"a": 1}), DOCUMENTS),
+    "moveChunk": (lambda client, db: client.admin.command("moveChunk", f"{db}.d", find={"a": 150}, to="s1"), DOCUMENTS),
+    "split": (lambda client, db: client.admin.command("split", f"{db}.d", middle={"a": 50}), DOCUMENTS),
+    "setAllowMigrations": (lambda client, db: client.admin.command("setAllowMigrations", f"{db}.d", allowMigrations=False), DOCUMENTS),
+    "insert, old": (lambda client, db: client[db].c.insert_one({}), DOCUMENTS),
+    "drop, old": (lambda client, db: client[db].command("drop", "c"), DOCUMENTS),
+    "drop, new": (lambda client, db: client[db].command("drop", "d"), None),
+    "a new name that is the old one": (lambda client, db: client.admin.command("renameCollection", f"{db}.plain", to=f"{db}.c", dropTarget=True), DOCUMENTS),
+    "a new name that is the new one": (lambda client, db: client.admin.command("renameCollection", f"{db}.plain", to=f"{db}.d", dropTarget=True), None),
+    "$out": (lambda client, db: client[db].plain.aggregate([{"$sort": {"_id": -1}}, {"$out": "c"}]), DOCUMENTS),
+}
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+@pytest.mark.parametrize("statement", ON_A_NAME)
+def test_a_rename_that_was_decided_is_completed_before_anything_else(cluster, other, statement, is_stopped):
+    name = "rename_" + "".join(filter(str.isalpha, statement)) + str(is_stopped)
+    db = filled(other, name)
+    uuid = other.config.collections.find_one({"_id": f"{name}.c"})["uuid"]
+    with late(cluster, "_shardsvrReplaceCollection", is_stopped=is_stopped, delay_ms=1000 if is_stopped else 4000) as run:
+        outcome = run(lambda client: client.admin.command("renameCollection", f"{name}.c", to=f"{name}.d"))
+        run_statement, documents = ON_A_NAME[statement]
+        # it does not know the collection under its old name
+        other.admin.command("flushRouterConfig")
+        try:
+            run_statement(other, name)
+        except OperationFailure as error:
+            # there is nothing of the old name any more
+            assert error.code in (26, 48), error
+        if documents:
+            assert other.config.collections.find_one({"_id": f"{name}.d"}).get("renaming") is None, "it was completed"
+    for router in cluster.routers:
+        with router.client() as client:
+            if documents:
+                assert client[name].d.count_documents({}) == documents
+                assert sorted(one["a"] for one in client[name].d.find()) == list(range(DOCUMENTS))
+            else:
+                assert client.config.collections.count_documents({"uuid": uuid}) == 0
+            # nothing of the rename is under the old name
+            assert client[name].c.count_documents({"b": {"$exists": True}}) == 0
+            if statement.startswith("shard") and "old" in statement:
+                assert client[name].c.count_documents({}) == 0 and client.config.collections.find_one({"_id": f"{name}.c"})["key"] == {"b": 1}
+    assert outcome == [REFUSED] and blocked(cluster, name) == []
+
+
 OF_LOCK_HOLDERS = [
     "Join", "Leave", "MoveChanges", "MoveClose", "MoveIn", "MoveOpen", "MoveOut", "MoveRead", "MoveWrite", "ReplaceCollection", "SetOwnership", "TakeDocuments"]
 

@@ -283,10 +283,14 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Takes the lock of a collection, and completes what a change before has left. Errors: also that another router is completing it.
+    /// Takes the lock of a collection, which is held for a few requests only, like [`Request::completed`].
     pub(crate) fn lock_collection(&self, namespace: &str) -> Result<Guard<'r>> {
-        let guard = self.lock_renewed(namespace)?;
-        self.finish_change(namespace, &guard)?;
+        self.completed(self.lock(namespace)?)
+    }
+
+    /// Completes what a change of a collection before has left whose lock this is. Errors: also that another router is completing it.
+    pub(crate) fn completed(&self, guard: Guard<'r>) -> Result<Guard<'r>> {
+        self.finish_change(guard.name(), &guard)?;
         Ok(guard)
     }
 
@@ -696,7 +700,7 @@ impl<'r> Request<'r> {
         if self.body().get("enableBalancing").is_some() {
             set.append("noBalance", !fields::is_true(self.body(), "enableBalancing"));
         }
-        let guard = self.lock(namespace)?;
+        let guard = self.lock_collection(namespace)?;
         self.sharded(namespace)?;
         let mut change = DocBuf::new();
         for (operator, fields) in [("$set", &set), ("$unset", &unset)] {
@@ -731,7 +735,7 @@ impl<'r> Request<'r> {
                     .into());
             }
         };
-        let guard = self.lock(namespace)?;
+        let guard = self.lock_collection(namespace)?;
         self.sharded(namespace)?;
         let change = match allowed {
             true => DocBuf::new().with("$unset", &DocBuf::new().with("permitMigrations", "")),

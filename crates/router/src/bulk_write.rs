@@ -3,7 +3,6 @@
 //! Neighbouring inserts into one collection go together. The others go one by one, since the reply says what each of them has done.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, Routed, RoutedCursor};
@@ -115,13 +114,13 @@ impl Request<'_> {
             match self.with_body(&body, |request| request.forward_to(&all, &shard)) {
                 // nothing was done
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
-                    self.interrupt().check()?;
-                    for (name, routing) in named {
-                        let db = name.split('.').next().unwrap_or_default();
-                        self.catalog().forget_used(db, name, routing);
+                    for (name, routing) in named.clone() {
+                        self.catalog().forget_used(name.split('.').next().unwrap_or_default(), name, routing);
                     }
-                    std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
-                    attempts += 1;
+                    if let Some((name, routing)) = named.clone().next() {
+                        let db = name.split('.').next().unwrap_or_default();
+                        self.prepare_attempt((db, name), routing, &error, &mut attempts)?;
+                    }
                 }
                 reply => return Ok(Answer::Reply(reply?)),
             }

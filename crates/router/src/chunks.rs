@@ -52,13 +52,13 @@ impl Request<'_> {
             (None, None) => self.series_to_shard((db, name), &key, &primary)?,
         };
         let Some((series, of_buckets)) = series else {
-            let guard = self.lock_renewed(namespace)?;
+            let guard = self.completed(self.lock_renewed(namespace)?)?;
             // the index of the key takes as long as it takes
             guard.held_while(|| self.shard_locked(&guard, &parsed, (&key, unique), None, &database.primary))?;
             return Ok(done);
         };
         let buckets = arbor_store::Namespace::new(db, &format!("{BUCKETS}{name}"))?;
-        let guard = self.lock_renewed(buckets.as_str())?;
+        let guard = self.completed(self.lock_renewed(buckets.as_str())?)?;
         guard.held_while(|| {
             self.shard_locked(&guard, &buckets, (&of_buckets, unique), Some((&series, &key)), &database.primary)
         })?;
@@ -282,7 +282,7 @@ impl Request<'_> {
 
     pub(crate) fn split_chunk(&self) -> Result<DocBuf> {
         let namespace = self.text("split")?;
-        let guard = self.lock(namespace)?;
+        let guard = self.lock_collection(namespace)?;
         let table = self.sharded(namespace)?;
         let given = |name: &str| match self.body().get(name) {
             Some(ValueRef::Document(value)) => Ok(Some(value)),
@@ -365,7 +365,7 @@ impl Request<'_> {
 
     /// Makes the chunks between two bounds one. Errors: they are not on one shard, or there is one only.
     pub(crate) fn merge(&self, namespace: &str, low: Doc<'_>, high: Doc<'_>) -> Result<()> {
-        let guard = self.lock(namespace)?;
+        let guard = self.lock_collection(namespace)?;
         let table = self.sharded(namespace)?;
         check_names(&table, low)?;
         check_names(&table, high)?;
@@ -429,7 +429,7 @@ impl Request<'_> {
     /// `clearJumboFlag`: the balancer tries again to split or move a chunk.
     pub(crate) fn clear_jumbo(&self) -> Result<DocBuf> {
         let namespace = self.text("clearJumboFlag")?;
-        let guard = self.lock(namespace)?;
+        let guard = self.lock_collection(namespace)?;
         let table = self.sharded(namespace)?;
         let chunk = match (fields::document(self.body(), "find"), fields::array(self.body(), "bounds")) {
             (Some(find), None) => self.chunk_with(&table, table.bound_of_filter(find)?.as_doc())?,

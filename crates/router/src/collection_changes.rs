@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{Code, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_store::Namespace;
 
 use crate::administration::{Guard, Known};
-use crate::catalog::{Routing, deletes, inserts, updates};
+use crate::catalog::{Routing, deletes, inserts, updates, version_entry};
 use crate::chunks::replacement;
 use crate::definitions::first_batch;
 use crate::moves::{FINISH_MAX, retried};
@@ -41,7 +41,7 @@ impl<'r> Request<'r> {
 
     /// Drops the parts of a collection on all shards, and forgets its chunks and zones.
     pub(crate) fn drop_everywhere(&self, namespace: &str) -> Result<()> {
-        let guard = self.lock_collection(namespace)?;
+        let guard = self.completed(self.lock_renewed(namespace)?)?;
         let interrupt = self.interrupt();
         if self.catalog().read_one("collections", namespace.into(), interrupt)?.is_none() {
             // another router was faster
@@ -123,34 +123,53 @@ impl<'r> Request<'r> {
     pub(crate) fn rename(&self) -> Result<Answer> {
         let from = Namespace::parse(self.collection()?)?;
         let to = Namespace::parse(self.text("to")?)?;
-        let create = self.routing(to.db(), to.as_str(), true)?;
-        self.with_routing(from.db(), from.as_str(), false, |routing| match (routing, &create) {
+        self.with_routing(from.db(), from.as_str(), false, |source| {
+            let target = self.routing(to.db(), to.as_str(), true)?;
+            self.rename_by((&from, source), (&to, &target))
+        })
+    }
+
+    fn rename_by(
+        &self,
+        (from, source): (&Namespace, &Routing),
+        (to, target): (&Namespace, &Routing),
+    ) -> Result<Answer> {
+        match (source, target) {
             (Routing::Sharded(..), _) => {
-                self.rename_everywhere(&from, &to)?;
+                self.rename_everywhere(from, to)?;
                 Ok(Answer::Reply(DocBuf::new()))
             }
             (Routing::Unsharded(shard, _), Routing::Unsharded(other, _)) if shard.name == other.name => {
-                self.rename_on(shard)
+                self.rename_on(shard, [(from, source), (to, target)])
             }
             // the target is on chosen shards
             (Routing::Unsharded(shard, _), Routing::Sharded(..)) if from.db() == to.db() => {
-                self.check_target(&to)?;
-                if self.on_shard(shard, &from)?.is_none() {
+                self.check_target(to)?;
+                if self.on_shard(shard, from)?.is_none() {
                     let text = format!("Source collection {from} does not exist");
                     return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
                 }
                 self.drop_everywhere(to.as_str())?;
-                self.rename_on(shard)
+                self.rename_on(shard, [(from, source), (to, &self.routing(to.db(), to.as_str(), false)?)])
             }
             _ => {
                 let text = "Source and destination collections must be on same shard";
                 Err(Error::new(Code::ILLEGAL_OPERATION, text))
             }
-        })
+        }
     }
 
-    fn rename_on(&self, shard: &Arc<Shard>) -> Result<Answer> {
-        let reply = self.on_one(shard, "admin", self.plain(), &[])?;
+    fn rename_on(&self, shard: &Arc<Shard>, names: [(&Namespace, &Routing); 2]) -> Result<Answer> {
+        let mut versions = ArrayBuf::new();
+        for (name, routing) in names {
+            // the shard refuses time series by themselves
+            if self.catalog().buckets(name.db(), name.collection(), self.interrupt())?.is_none()
+                && let Some(entry) = version_entry(name.as_str(), routing)
+            {
+                versions.push(&entry);
+            }
+        }
+        let reply = self.on_one(shard, "admin", self.plain().with("shardVersions", &versions), &[])?;
         Ok(Answer::Reply(fields::passed(&reply)))
     }
 

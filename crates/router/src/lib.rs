@@ -322,22 +322,40 @@ impl<'r> Request<'r> {
                     attempts += 1;
                 }
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
-                    self.interrupt().check()?;
-                    self.catalog().forget_used(db, namespace, &routing);
-                    if attempts > 0 {
-                        std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
-                    }
-                    attempts += 1;
-                    if attempts >= REPAIRED_AT {
-                        match self.repair(db, namespace) {
-                            // another router is at it
-                            Err(error) if is_stale(&error) => {}
-                            repaired => repaired?,
-                        }
-                    }
+                    self.prepare_attempt((db, namespace), &routing, &error, &mut attempts)?;
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// Prepares another attempt of a request that a shard has refused, because the routing table is out of date, or a change is under way.
+    pub(crate) fn prepare_attempt(
+        &self,
+        (db, namespace): (&str, &str),
+        used: &catalog::Routing,
+        error: &arbor_command::Error,
+        attempts: &mut u32,
+    ) -> Result<()> {
+        self.interrupt().check()?;
+        self.catalog().forget_used(db, namespace, used);
+        // of a command on several collections it may be another one
+        let details = error.details.as_ref().map(DocBuf::as_doc);
+        let refused = details.and_then(|details| fields::string(details, "ns")).unwrap_or(namespace);
+        if refused != namespace {
+            self.forget(refused);
+        }
+        if *attempts > 0 {
+            std::thread::sleep(Duration::from_millis(10 << (*attempts).min(8)));
+        }
+        *attempts += 1;
+        if *attempts < REPAIRED_AT {
+            return Ok(());
+        }
+        match self.repair(refused.split('.').next().unwrap_or(db), refused) {
+            // another router is at it
+            Err(error) if is_stale(&error) => Ok(()),
+            repaired => repaired,
         }
     }
 

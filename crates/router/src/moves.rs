@@ -152,9 +152,7 @@ impl<'r> Request<'r> {
             let text = format!("Unable to move a range of {namespace}: another operation on it is in progress");
             Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text)
         };
-        let guard = self.try_lock_as(namespace, true)?.ok_or_else(held)?;
-        self.finish_change(namespace, &guard)?;
-        Ok(guard)
+        self.completed(self.try_lock_as(namespace, true)?.ok_or_else(held)?)
     }
 
     pub(crate) fn move_to(&self, guard: &Guard<'_>, table: Arc<Table>, chunk: &DocBuf, to: &str) -> Result<DocBuf> {

@@ -1,12 +1,15 @@
 //! Pipelines over several shards: what the shards run, and what the router runs over their rows.
 
+use std::sync::Arc;
+
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result, RoutedCursor};
 use arbor_lang::Context;
 use arbor_query::Scope;
 
-use crate::catalog::Routing;
+use crate::catalog::{Routing, version_entry};
 use crate::rows::Merge;
+use crate::shard::Shard;
 use crate::table::Table;
 use crate::time_series::unpacks;
 use crate::{Request, fields};
@@ -160,7 +163,8 @@ impl Request<'_> {
             Routing::Sharded(..) => used.is_empty(),
         };
         if let ([only], true, false) = (shards.as_slice(), is_alone, over.rewritten) {
-            return self.forward_to(routing, only).map(Opened::Reply);
+            let written = used.last().filter(|_| sink.is_some());
+            return self.forward_with_target(routing, only, written).map(Opened::Reply);
         }
         if fields::is_true(body, "explain") {
             return Err(explain_here());
@@ -204,6 +208,21 @@ impl Request<'_> {
         let streams = self.open(routing, &shards, &command, over.batch_size)?;
         let merge = Merge::new(streams, None, 0, None);
         self.merged(&self.namespace()?, merge, &of_router, collation).map(Opened::Cursor)
+    }
+
+    /// Runs a pipeline on one shard, which also checks the version of the collection that the last stage writes.
+    fn forward_with_target(
+        &self,
+        routing: &Routing,
+        shard: &Arc<Shard>,
+        written: Option<&(String, String)>,
+    ) -> Result<DocBuf> {
+        let Some((db, collection)) = written else { return self.forward_to(routing, shard) };
+        let namespace = format!("{db}.{collection}");
+        let target = self.routing(db, &namespace, false)?;
+        let versions: ArrayBuf = version_entry(&namespace, &target).iter().collect();
+        let body = fields::without(self.body(), &["shardVersions"]).with("shardVersions", &versions);
+        self.with_body(&body, |request| request.forward_to(routing, shard))
     }
 
     /// Returns true if the shard of this database has all these collections, and none of them is sharded.

@@ -9,7 +9,7 @@ use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::{BatchLimit, Cursor};
 
-use crate::catalog::{Routing, versioned};
+use crate::catalog::{Routing, version_entry, versioned};
 use crate::pipeline::{others, stage_of};
 use crate::shard::Shard;
 use crate::{Request, fields};
@@ -193,7 +193,10 @@ impl Request<'_> {
             let command = self.sink_command(&unfinished, &std::iter::once(&stage).collect());
             self.with_routing(db, &namespace, true, |routing| match routing {
                 Routing::Unsharded(own, _) if own.name == shard.name => {
-                    shard.call(db, &versioned(command.clone(), routing, &shard.name), self.interrupt()).map(drop)
+                    // that of the target; the collection of the command is this router's own
+                    let versions: ArrayBuf = version_entry(&namespace, routing).iter().collect();
+                    let command = command.clone().with("shardVersions", &versions);
+                    shard.call(db, &command, self.interrupt()).map(drop)
                 }
                 _ => {
                     let text = format!("{namespace} was moved or sharded while $out ran");

@@ -158,7 +158,7 @@ impl<'r> Request<'r> {
     /// Notes on the config servers what the options of a time series are now.
     fn note_series(&self, table: &Table) -> Result<()> {
         let (db, _) = table.namespace.split_once('.').unwrap_or_default();
-        let guard = self.lock_patiently(&table.namespace)?;
+        let guard = self.completed(self.lock_patiently(&table.namespace)?)?;
         let one = self.catalog().shard(table.shards().next().unwrap_or_default(), self.interrupt())?;
         let Some(options) = self.series_on(&one, db, table.series())? else { return Ok(()) };
         let set = DocBuf::new().with("$set", &DocBuf::new().with("timeseriesFields", &options.to_doc()));

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
@@ -217,19 +216,19 @@ impl Request<'_> {
                     }
                 }
             }
-            let mut again = Vec::new();
+            let (mut again, mut stale) = (Vec::new(), None);
             for (shard, some) in groups.into_values() {
                 match self.send(&routing, &shard, name, &some) {
                     Ok(reply) => outcome.add(reply.as_doc(), &some),
-                    Err(error) if is_stale(&error) && attempts < ATTEMPTS => again.extend(some),
+                    Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
+                        again.extend(some);
+                        stale = Some(error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
-            if !again.is_empty() {
-                self.interrupt().check()?;
-                self.catalog().forget_used(self.routed.db, namespace, &routing);
-                std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
-                attempts += 1;
+            if let Some(error) = stale {
+                self.prepare_attempt((self.routed.db, namespace), &routing, &error, &mut attempts)?;
             }
             again.extend(later);
             again.sort_by_key(|statement| statement.index);
