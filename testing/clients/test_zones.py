@@ -168,3 +168,39 @@ def test_zones_of_a_collection_that_is_resharded_do_not_change(cluster, admin):
     collection.drop()
     assert ranges(admin, collection) == []
     admin.command("removeShardFromZone", "s1", zone="new")
+
+
+def test_ranges_of_what_is_dropped_are_gone(admin):
+    client = admin.client
+    admin.command("addShardToZone", "s0", zone="dropped")
+
+    def add(namespace, low=0):
+        admin.command("updateZoneKeyRange", namespace, min={"a": low}, max={"a": low + 5}, zone="dropped")
+
+    def left(db):
+        return sorted(tag["ns"] for tag in client.config.tags.find({"ns": {"$regex": rf"^{db}[.0]"}}))
+
+    client.drops.plain.insert_one({})
+    client.drops.stays.insert_one({})
+    client.drops0.c.insert_one({})
+    for collection in ("plain", "missing", "stays"):
+        [add(f"drops.{collection}", low) for low in (0, 10)]
+    add("drops0.c")
+    client.drops.command("drop", "plain")
+    with contextlib.suppress(OperationFailure):
+        client.drops.command("drop", "missing")
+    assert left("drops") == ["drops.stays"] * 2 + ["drops0.c"]
+    assert client.drops.stays.count_documents({}) == 1
+    # of a database: of collections that are sharded, that are not, and that are not there
+    admin.command("shardCollection", "drops.sharded", key={"a": 1})
+    add("drops.sharded")
+    add("drops.missing")
+    client.drop_database("drops")
+    assert left("drops") == ["drops0.c"]
+    add("drops.c")
+    client.drop_database("drops")
+    assert left("drops") == ["drops0.c"], "of a database that does not exist"
+    client.drop_database("drops0")
+    assert admin.client.config.locks.count_documents({"_id": {"$regex": "^(drops|config.tags)"}}) == 0
+    # no range uses it any more
+    admin.command("removeShardFromZone", "s0", zone="dropped")

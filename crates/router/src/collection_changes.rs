@@ -28,15 +28,28 @@ impl<'r> Request<'r> {
     pub(crate) fn drop_collection(&self) -> Result<Answer> {
         let namespace = self.namespace()?;
         self.with_routing(self.routed.db, &namespace, false, |routing| match routing {
-            Routing::Unsharded(shard, _) | Routing::Config(shard) => {
-                Ok(Answer::Reply(self.forward_to(routing, shard)?))
-            }
+            Routing::Config(shard) => Ok(Answer::Reply(self.forward_to(routing, shard)?)),
+            Routing::Unsharded(shard, _) => self.drop_unsharded(&namespace, routing, shard),
             Routing::Sharded(..) => {
                 self.drop_everywhere(&namespace)?;
                 let reply = DocBuf::new().with("ns", namespace.as_str()).with("nIndexesWas", 1i32);
                 Ok(Answer::Reply(reply))
             }
         })
+    }
+
+    /// Drops a collection on its shard, and then its ranges of zones: also those of one that is not there.
+    fn drop_unsharded(&self, namespace: &str, routing: &Routing, shard: &Arc<Shard>) -> Result<Answer> {
+        let ranges = DocBuf::new().with("ns", namespace);
+        if self.catalog().read("tags", &ranges, "_id", self.interrupt())?.is_empty() {
+            return Ok(Answer::Reply(self.forward_to(routing, shard)?));
+        }
+        let guard = self.completed(self.lock_renewed(namespace)?)?;
+        let dropped = self.forward_to(routing, shard);
+        if dropped.as_ref().err().is_none_or(|error| error.code == Code::NAMESPACE_NOT_FOUND) {
+            self.finishing(|request| request.transaction_without_zones(&guard, &ranges, &[], request.interrupt()))?;
+        }
+        dropped.map(Answer::Reply)
     }
 
     /// Drops the parts of a collection on all shards, and forgets its chunks and zones.
@@ -111,12 +124,7 @@ impl<'r> Request<'r> {
         let uuid = collection.get("uuid").unwrap_or(ValueRef::Null);
         self.catalog().delete_chunks(uuid, interrupt)?;
         let (of_collection, gone) = (DocBuf::new().with("ns", namespace), deletes("collections", &id_is(namespace)));
-        if self.catalog().read("tags", &of_collection, "min", interrupt)?.is_empty() {
-            self.catalog().transaction([guard], &[gone], interrupt)?;
-        } else {
-            let of_zones = self.lock_zones()?;
-            self.catalog().transaction([guard, &of_zones], &[deletes("tags", &of_collection), gone], interrupt)?;
-        }
+        self.transaction_without_zones(guard, &of_collection, &[gone], interrupt)?;
         self.bring_in_line(namespace, guard).map(drop)
     }
 

@@ -11,6 +11,7 @@ use crate::administration::{Guard, Known};
 use crate::catalog::{deletes, new_version, updates};
 use crate::moves::{FINISH_MAX, retried};
 use crate::two_phase::on_each;
+use crate::zones::ranges_of_database;
 use crate::{Request, fields};
 
 impl Request<'_> {
@@ -29,6 +30,7 @@ impl Request<'_> {
             let drop = guard.fenced(DocBuf::new().with("dropDatabase", 1i32));
             let commands = shards.into_iter().map(|shard| (shard, drop.clone())).collect();
             on_each(db, commands, interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
+            self.transaction_without_zones(&guard, &ranges_of_database(db), &[], interrupt)?;
             return Ok(Answer::Reply(DocBuf::new().with("info", "database does not exist")));
         }
         let set = DocBuf::new().with("$set", &DocBuf::new().with("dropping", true));
@@ -81,7 +83,7 @@ impl Request<'_> {
         on_each(db, commands, &interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
         self.set_ownership(&shards, db, Known::Database(&new_version(0)), guard)?;
         let gone = deletes("databases", &DocBuf::new().with("_id", db));
-        self.catalog().transaction([guard], &[gone], &interrupt)?;
+        self.transaction_without_zones(guard, &ranges_of_database(db), &[gone], &interrupt)?;
         self.catalog().forget_database(db);
         guard.settled();
         Ok(())

@@ -6,7 +6,9 @@
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
+use arbor_query::Interrupt;
 
+use crate::administration::Guard;
 use crate::catalog::{deletes, updates};
 use crate::chunks::replacement;
 use crate::reshard::OPERATIONS;
@@ -64,6 +66,22 @@ impl Request<'_> {
         }
     }
 
+    /// Changes documents of the config servers as the holder of a lock, and removes ranges of zones in the same transaction.
+    pub(crate) fn transaction_without_zones(
+        &self,
+        guard: &Guard<'_>,
+        ranges: &DocBuf,
+        commands: &[DocBuf],
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        if self.catalog().read("tags", ranges, "_id", interrupt)?.is_empty() {
+            return if commands.is_empty() { Ok(()) } else { self.catalog().transaction([guard], commands, interrupt) };
+        }
+        let of_zones = self.lock_zones()?;
+        let all: Vec<DocBuf> = std::iter::once(deletes("tags", ranges)).chain(commands.iter().cloned()).collect();
+        self.catalog().transaction([guard, &of_zones], &all, interrupt)
+    }
+
     /// `updateZoneKeyRange`
     pub(crate) fn zone_of_range(&self) -> Result<DocBuf> {
         let namespace = self.text("updateZoneKeyRange")?;
@@ -102,6 +120,12 @@ impl Request<'_> {
         self.catalog().transaction([&of_zones], &[change], self.interrupt())?;
         Ok(DocBuf::new())
     }
+}
+
+/// Returns the filter of the ranges of all collections of a database.
+pub(crate) fn ranges_of_database(db: &str) -> DocBuf {
+    let (begin, end) = (format!("{db}."), format!("{db}/"));
+    DocBuf::new().with("ns", &DocBuf::new().with("$gte", begin.as_str()).with("$lt", end.as_str()))
 }
 
 /// Returns the zones of a document of `config.shards`.
