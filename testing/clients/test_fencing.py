@@ -11,7 +11,7 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
-from arbor_cluster import Cluster, Several
+from arbor_cluster import Cluster, Member, Several
 from test_router import code_of
 
 DOCUMENTS = 200
@@ -356,3 +356,31 @@ def test_commands_of_lock_holders_need_a_token(cluster):
             assert code_of(lambda: client.admin.command(f"_shardsvr{command}", "tokens.c")) == 40414, command
             assert code_of(lambda: client.admin.command(f"_shardsvr{command}", "tokens.c", fencingToken=token(6))) == 46, command
         assert client.config["cache.fencingTokens"].find_one({"_id": "tokens.c"})["token"] == bson.Timestamp(7, 1)
+
+
+def test_old_rows_of_tokens_become_a_bound(tmp_path):
+    with Member(tmp_path, "alone", "--shardsvr") as shard:
+        shard.initiate()
+
+        def enter(client, lock, seconds):
+            token = {"lock": lock, "token": bson.Timestamp(seconds, 1)}
+            return client.admin.command("ping", check=False, fencingToken=token).get("code", 0)
+
+        with shard.client() as client:
+            until(lambda: client.admin.command("hello")["isWritablePrimary"])
+            rows = client.config["cache.fencingTokens"]
+            for n in range(999):
+                assert enter(client, f"db.c{n}", 7) == 0
+            assert rows.count_documents({}) == 999
+            assert enter(client, "db.new", 3 * 3600) == 0
+            assert sorted(rows.find({}, {"_id": 1, "token": 1}), key=lambda row: row["_id"]) == [
+                {"_id": "", "token": bson.Timestamp(2 * 3600, 0)}, {"_id": "db.new", "token": bson.Timestamp(3 * 3600, 1)}]
+        for _ in range(2):
+            with shard.client() as client:
+                until(lambda: client.admin.command("hello")["isWritablePrimary"])
+                # earlier holders are refused all the same
+                assert [enter(client, lock, seconds) for lock in ("db.c0", "db.c998", "db.other") for seconds in (5, 8, 2 * 3600 - 1)] == [46] * 9
+                assert enter(client, "db.new", 3 * 3600 - 1) == 46 and enter(client, "db.c1", 3 * 3600 - 1) == 0
+                assert enter(client, "", 4 * 3600) == 2, "the name of the bound is that of no lock"
+            shard.kill()
+            shard.start()

@@ -5,19 +5,23 @@
 //! the lock was the sender's; that of a later holder is later. F2: a command with an earlier token than the newest one of its lock is refused
 //! before it has done anything. F3: the first command with a newer one waits until those with earlier ones have ended: no two holders work
 //! here at once. F4: before it runs, its token is a row of `config.cache.fencingTokens`, on the disk and with the set: a restart, or another
-//! primary, refuses the same. Rejected: a counter, which is one more write for each lock; the clock of a server, which another primary may have set back.
+//! primary, refuses the same. F5: where there are many rows, those that are older by [`TOKEN_LIFE`] than a newest token become one bound, the row without
+//! a name: a lock that has no row refuses tokens before that. Holders renew their token well before ([`TOKEN_LIFE`]), so the bound refuses those alone
+//! that were paused for as long. Rejected: a counter, which is one more write for each lock; the clock of a server, which another primary may
+//! have set back; rows that go with their collection, since an earlier holder may wake up later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Code, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_bson::{Code, DocBuf, Timestamp, ValueRef};
 use arbor_protocol::arguments::Field;
 use arbor_query::{FindSpec, Interrupt, Scope};
 use arbor_store::Namespace;
 use parking_lot::{Condvar, Mutex};
 
 use crate::incoming::Incoming;
+use crate::moves::delete_rows;
 use crate::{Commands, Error, Result};
 
 /// Generic field of a command of the holder of a lock.
@@ -25,6 +29,15 @@ pub const FENCING_TOKEN: &str = "fencingToken";
 
 /// The message of a refusal: another router has the lock.
 pub const LOCK_IS_LOST: &str = "another router has taken the lock of this operation away";
+
+/// Age up to which the token of a holder is taken for certain. Holders renew theirs several times in it.
+pub const TOKEN_LIFE: Duration = Duration::from_secs(3600);
+
+/// Rows up to which none is removed.
+const LOCKS_MAX: usize = 1000;
+
+/// Name of the row that is a bound for the locks that have none.
+const OTHERS: &str = "";
 
 /// Longest wait for commands of earlier holders.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,9 +65,40 @@ pub fn is_of_lock_holders(command: &str) -> bool {
 
 /// The tokens of all locks that this shard has heard of.
 #[derive(Default)]
-pub(crate) struct Fences(Mutex<HashMap<String, Arc<Fence>>>);
+pub(crate) struct Fences {
+    known: Mutex<Known>,
+    /// Held while old rows become a bound.
+    bounding: Mutex<()>,
+}
 
-#[derive(Default)]
+struct Known {
+    locks: HashMap<String, Arc<Fence>>,
+    /// Locks that are not known begin with it.
+    bound: Timestamp,
+    /// Number of locks at which old ones are forgotten.
+    bounded_at: usize,
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known { locks: HashMap::new(), bound: NEVER, bounded_at: LOCKS_MAX }
+    }
+}
+
+impl Known {
+    fn of(&mut self, lock: &str) -> Arc<Fence> {
+        match self.locks.get(lock) {
+            Some(fence) => fence.clone(),
+            None => {
+                let state = Mutex::new(State { newest: self.bound, ..State::default() });
+                let fence = Arc::new(Fence { state, ended: Condvar::new() });
+                self.locks.insert(lock.to_owned(), fence.clone());
+                fence
+            }
+        }
+    }
+}
+
 struct Fence {
     state: Mutex<State>,
     ended: Condvar,
@@ -68,6 +112,16 @@ struct State {
     running: usize,
     /// Commands that run with earlier ones.
     earlier: usize,
+}
+
+impl State {
+    /// Refuses earlier tokens from now on.
+    fn advance(&mut self, token: Timestamp) {
+        if token > self.newest {
+            self.newest = token;
+            self.earlier += std::mem::take(&mut self.running);
+        }
+    }
 }
 
 impl Default for State {
@@ -101,11 +155,7 @@ impl Fence {
             if token < state.newest {
                 return Err(Error::new(Code::LOCK_BUSY, LOCK_IS_LOST));
             }
-            if token > state.newest {
-                // earlier ones are refused from now on
-                state.newest = token;
-                state.earlier += std::mem::take(&mut state.running);
-            }
+            state.advance(token);
             if state.earlier == 0 {
                 break;
             }
@@ -125,29 +175,54 @@ impl Fence {
 
 impl Fences {
     fn of(&self, lock: &str) -> Arc<Fence> {
-        let mut known = self.0.lock();
-        match known.get(lock) {
-            Some(fence) => fence.clone(),
-            None => known.entry(lock.to_owned()).or_default().clone(),
-        }
+        self.known.lock().of(lock)
     }
 
     /// Learns what is stored, which the primary before may have done.
     fn learn(&self, rows: &[DocBuf]) {
-        self.0.lock().values().for_each(|fence| fence.state.lock().stored = NEVER);
+        let mut known = self.known.lock();
+        known.locks.values().for_each(|fence| fence.state.lock().stored = NEVER);
         for row in rows {
-            let (Some(ValueRef::String(lock)), Some(ValueRef::Timestamp(token))) = (row.get("_id"), row.get("token"))
-            else {
-                continue;
-            };
-            let fence = self.of(lock);
-            let mut state = fence.state.lock();
-            state.stored = token;
-            if token > state.newest {
-                state.newest = token;
-                state.earlier += std::mem::take(&mut state.running);
+            match (row.get("_id"), row.get("token")) {
+                (Some(ValueRef::String(OTHERS)), Some(ValueRef::Timestamp(token))) => {
+                    known.bound = known.bound.max(token);
+                }
+                (Some(ValueRef::String(lock)), Some(ValueRef::Timestamp(token))) => {
+                    let fence = known.of(lock);
+                    let mut state = fence.state.lock();
+                    state.stored = token;
+                    state.advance(token);
+                }
+                _ => {}
             }
         }
+        // their rows may have become the bound
+        known.locks.values().for_each(|fence| fence.state.lock().advance(known.bound));
+    }
+
+    /// Returns a later bound for the locks that have no row, if there are many. It holds here from now on.
+    fn advance_bound(&self, newest: Timestamp) -> Option<Timestamp> {
+        let mut known = self.known.lock();
+        if known.locks.len() < known.bounded_at {
+            return None;
+        }
+        known.bounded_at = known.locks.len() * 2;
+        let seconds = newest.seconds.saturating_sub(TOKEN_LIFE.as_secs() as u32);
+        let bound = Timestamp { seconds, increment: 0 };
+        if bound <= known.bound {
+            return None;
+        }
+        known.bound = bound;
+        Some(bound)
+    }
+
+    /// Forgets the locks for which the bound does. Requires that it is stored.
+    fn forget_old(&self) {
+        let mut known = self.known.lock();
+        let bound = known.bound;
+        // those in use are held by others, too, who got them with `known` locked
+        known.locks.retain(|_, fence| Arc::strong_count(fence) > 1 || fence.state.lock().newest >= bound);
+        known.bounded_at = LOCKS_MAX.max(known.locks.len() * 2);
     }
 }
 
@@ -166,13 +241,33 @@ impl Commands {
         else {
             return Err(Error::bad_value(format!("{FENCING_TOKEN} must have a lock and a token")));
         };
-        let row = DocBuf::new().with("_id", lock).with("token", ValueRef::Timestamp(token));
-        fences.of(lock).enter(token, || self.store_token(row.as_doc())).map(Some)
+        if lock == OTHERS {
+            return Err(Error::bad_value(format!("{FENCING_TOKEN} must have the name of a lock")));
+        }
+        let holding = fences.of(lock).enter(token, || self.store_token(lock, token))?;
+        // where it fails, there are more rows until the next one
+        let _ = self.bound_tokens(fences, token);
+        Ok(Some(holding))
     }
 
-    fn store_token(&self, row: Doc<'_>) -> Result<()> {
-        self.persist(&rows()?, row)?;
+    fn store_token(&self, lock: &str, token: Timestamp) -> Result<()> {
+        let row = DocBuf::new().with("_id", lock).with("token", ValueRef::Timestamp(token));
+        self.persist(&rows()?, row.as_doc())?;
         Ok(self.database.make_durable(arbor_txn::Durability::Journaled, None)?)
+    }
+
+    /// Replaces old rows by a bound, if there are many (F5).
+    fn bound_tokens(&self, fences: &Fences, newest: Timestamp) -> Result<()> {
+        let Some(_one) = fences.bounding.try_lock() else { return Ok(()) };
+        let Some(bound) = fences.advance_bound(newest) else { return Ok(()) };
+        // first, so that there is no state without both
+        self.store_token(OTHERS, bound)?;
+        let old = DocBuf::new()
+            .with("_id", &DocBuf::new().with("$ne", OTHERS))
+            .with("token", &DocBuf::new().with("$lt", ValueRef::Timestamp(bound)));
+        delete_rows(&Scope::of_server(&self.database), rows()?, &old)?;
+        fences.forget_old();
+        Ok(())
     }
 
     /// Reads the tokens that this shard knew before.
@@ -213,6 +308,35 @@ mod tests {
         let fences = Fences::default();
         fences.learn(&[row("db.c", 7), row("db.d", 3)]);
         assert!(enter(&fences, 6).is_err() && enter(&fences, 7).is_ok() && enter(&fences, 8).is_ok());
+    }
+
+    #[test]
+    fn many_old_tokens_become_one_bound() {
+        let life = TOKEN_LIFE.as_secs() as u32;
+        let enter = |fences: &Fences, lock: &str, seconds| fences.of(lock).enter(at(seconds), || Ok(()));
+        let fences = Fences::default();
+        let held = enter(&fences, "held", 5).unwrap();
+        for n in 0..LOCKS_MAX as u32 {
+            assert_eq!(fences.advance_bound(at(10 * life)).is_some(), n + 1 >= LOCKS_MAX as u32);
+            drop(enter(&fences, &format!("db.c{n}"), if n % 2 == 0 { 10 } else { 10 * life }).unwrap());
+        }
+        let bound = fences.known.lock().bound;
+        assert_eq!(bound, Timestamp { seconds: 9 * life, increment: 0 });
+        fences.forget_old();
+        assert_eq!(fences.known.lock().locks.len(), LOCKS_MAX / 2 + 1, "the newer ones, and the one in use");
+        // earlier holders are refused as before, also of locks that were not known; a renewed token is not
+        for lock in ["db.c0", "db.c2", "db.new"] {
+            assert!(enter(&fences, lock, 11).is_err() && enter(&fences, lock, 9 * life - 1).is_err());
+        }
+        assert!(enter(&fences, "db.c0", 9 * life).is_ok() && enter(&fences, "db.c1", 10 * life - 1).is_err());
+        drop(held);
+        // a primary of before, on which one has a later row now
+        let row = |lock: &str, time| DocBuf::new().with("_id", lock).with("token", ValueRef::Timestamp(time));
+        let former = Fences::default();
+        drop((enter(&former, "db.c0", 3).unwrap(), enter(&former, "db.c1", 3).unwrap()));
+        former.learn(&[row(OTHERS, bound), row("db.c1", at(10 * life))]);
+        assert!(enter(&former, "db.c0", 11).is_err() && enter(&former, "db.c1", 9 * life).is_err());
+        assert!(enter(&former, "db.new", 11).is_err() && enter(&former, "db.c0", 9 * life).is_ok());
     }
 
     #[test]

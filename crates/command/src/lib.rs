@@ -78,7 +78,7 @@ pub use cmd::diagnostics::small::Recording;
 pub use commands::{Commands, Host, Options};
 pub use connection::Connection;
 pub use error::{Error, Result};
-pub use fencing::{FENCING_TOKEN, LOCK_IS_LOST, is_of_lock_holders};
+pub use fencing::{FENCING_TOKEN, LOCK_IS_LOST, TOKEN_LIFE, is_of_lock_holders};
 pub use moves::MOVE_IS_OVER;
 pub use parameters::Parameters;
 pub use replication::Membership;

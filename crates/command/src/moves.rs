@@ -49,7 +49,7 @@ use crate::{Commands, Error, Result, session};
 mod ranges;
 
 use ranges::deletions;
-pub(crate) use ranges::{ClearedRange, HiddenRanges, both, of_time_series, owned_before};
+pub(crate) use ranges::{ClearedRange, HiddenRanges, both, delete_rows, of_time_series, owned_before};
 
 /// Longest time that one attempt holds writers while others end.
 const DRAIN_MAX: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, Timestamp, ValueRef};
-use arbor_command::{Answer, Error, FENCING_TOKEN, LOCK_IS_LOST, Result};
+use arbor_command::{Answer, Error, FENCING_TOKEN, LOCK_IS_LOST, Result, TOKEN_LIFE};
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
@@ -32,6 +32,9 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait of `balancerStop` for the round that runs.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
+/// A token that is older is read again.
+const TOKEN_AGE_MAX: Duration = Duration::from_secs(TOKEN_LIFE.as_secs() / 6);
+
 /// The lock of `config.tags`.
 const ZONES: &str = "config.tags";
 
@@ -41,6 +44,8 @@ pub(crate) struct Guard<'r> {
     id: DocBuf,
     /// The time of a state of the config servers in which the lock was this one's. Those of later holders are later.
     token: std::cell::Cell<Timestamp>,
+    /// Time at which that was read.
+    proven: std::cell::Cell<Instant>,
     /// Time of its last renewal.
     renewed: std::cell::Cell<Instant>,
     is_left: std::cell::Cell<bool>,
@@ -67,6 +72,10 @@ impl Guard<'_> {
 
     /// Returns a command with the proof of the lock for a shard, which refuses it once it has heard of a later holder.
     pub(crate) fn fenced(&self, command: DocBuf) -> DocBuf {
+        if self.proven.get().elapsed() > TOKEN_AGE_MAX {
+            // where it fails, the one before may do
+            let _ = self.renew_token(&self.router.within(RENEWAL));
+        }
         let token = DocBuf::new().with("lock", self.name()).with("token", ValueRef::Timestamp(self.token.get()));
         command.with(FENCING_TOKEN, &token)
     }
@@ -79,8 +88,19 @@ impl Guard<'_> {
     /// wait for earlier tokens, and refuse them afterwards. Errors: also that another router has the lock.
     pub(crate) fn end_begun(&self, interrupt: &Interrupt) -> Result<()> {
         self.router.catalog.write(self.renewal(), interrupt)?;
+        let before = self.token.get();
+        self.renew_token(interrupt)?;
+        match self.token.get() > before {
+            true => Ok(()),
+            false => Err(Error::new(Code::INTERNAL_ERROR, "the config servers have read a state of before a renewal")),
+        }
+    }
+
+    /// Reads a later token. Errors: also that another router has the lock.
+    fn renew_token(&self, interrupt: &Interrupt) -> Result<()> {
         let token = self.router.catalog.time_of_lock(&self.id, interrupt)?.ok_or_else(lock_is_lost)?;
-        assert!(token > self.token.replace(token), "a state with the renewal is later than one without it");
+        self.token.set(token.max(self.token.get()));
+        self.proven.set(Instant::now());
         Ok(())
     }
 
@@ -341,12 +361,12 @@ impl<'r> Request<'r> {
         let id = lock.as_doc().iter().filter(|(name, _)| matches!(*name, "_id" | "ts")).collect();
         let (renewed, is_left) = (std::cell::Cell::new(Instant::now()), std::cell::Cell::new(is_left));
         let token = std::cell::Cell::new(Timestamp { seconds: 0, increment: 0 });
-        let guard = Guard { router: self.router, id, token, renewed, is_left };
-        let token = self.catalog().time_of_lock(&guard.id, self.interrupt())?;
-        Ok(token.map(|token| {
-            guard.token.set(token);
-            guard
-        }))
+        let proven = std::cell::Cell::new(Instant::now());
+        let guard = Guard { router: self.router, id, token, proven, renewed, is_left };
+        match guard.renew_token(self.interrupt()) {
+            Err(error) if is_lock_lost(&error) => Ok(None),
+            taken => taken.map(|()| Some(guard)),
+        }
     }
 
     /// Sets what shards know of a collection or database, as the holder of a lock, which is left where they are blocked and not brought in line later.

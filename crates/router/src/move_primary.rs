@@ -181,7 +181,7 @@ fn copy_documents(
     interrupt: &Interrupt,
 ) -> Result<()> {
     let mut reply = from.call(db, &DocBuf::new().with("find", name).with("batchSize", 1000i32), interrupt)?;
-    let take = guard.fenced(DocBuf::new().with("_shardsvrTakeDocuments", format!("{db}.{name}").as_str()));
+    let take = DocBuf::new().with("_shardsvrTakeDocuments", format!("{db}.{name}").as_str());
     loop {
         let Some(cursor) = fields::document(reply.as_doc(), "cursor") else {
             return Err(Error::new(Code::INTERNAL_ERROR, "a shard sent a reply without a cursor"));
@@ -193,7 +193,7 @@ fn copy_documents(
             .filter_map(|value| if let ValueRef::Document(doc) = value { Some(doc.to_buf()) } else { None })
             .collect();
         if !documents.is_empty() {
-            to.call_with("admin", &take, &[("documents", &documents)], interrupt)?;
+            to.call_with("admin", &guard.fenced(take.clone()), &[("documents", &documents)], interrupt)?;
         }
         let id = fields::int(cursor, "id");
         if id == 0 {

@@ -402,9 +402,14 @@ fn range_rows_in(scope: &Scope<'_>, name: Option<&str>) -> Result<Vec<DocBuf>> {
 }
 
 fn delete_row_in(scope: &Scope<'_>, filter: &DocBuf) -> Result<()> {
+    delete_rows(scope, deletions()?, filter)
+}
+
+/// Deletes documents of this server's own, as a statement of a scope.
+pub(crate) fn delete_rows(scope: &Scope<'_>, namespace: Namespace, filter: &DocBuf) -> Result<()> {
     let statement = DeleteStatement { q: filter.as_doc(), multi: true, hint: None, collation: None };
     let spec = DeleteSpec {
-        namespace: deletions()?,
+        namespace,
         deletes: vec![statement],
         ordered: true,
         let_variables: None,
