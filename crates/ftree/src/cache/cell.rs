@@ -1,10 +1,15 @@
 //! The place of one thing that may be in memory or not.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::hazard::{Counted, Place, Reading};
 use super::{Charge, Evicted};
+
+/// Uses that a value remembers at most.
+pub(super) const USES_MAX: u8 = 3;
+/// Instead of uses: the use for which the value was put has not come yet.
+const AHEAD: u8 = u8::MAX;
 
 /// Empty, or full with a value and its charge. Eight bytes when empty.
 pub struct Cell<T> {
@@ -14,8 +19,9 @@ pub struct Cell<T> {
 /// A value with its part of the budget.
 struct Cached<T> {
     value: T,
-    /// Since the queue last passed by.
-    used: AtomicBool,
+    /// Uses after the one that it was put for, less the times that the queue has passed by, or [`AHEAD`]. Threads that use it at once may be
+    /// counted as one.
+    uses: AtomicU8,
     _charge: Charge,
 }
 
@@ -31,7 +37,7 @@ impl<T> Default for Cell<T> {
 }
 
 impl<T> Cell<T> {
-    /// The value, marked as used.
+    /// The value. Counts as a use.
     #[inline]
     pub fn get(&self) -> Option<Guard<T>> {
         let guard = self.peek()?;
@@ -39,13 +45,13 @@ impl<T> Cell<T> {
         Some(guard)
     }
 
-    /// The value, without marking it as used.
+    /// The value. Does not count as a use.
     #[inline]
     pub fn peek(&self) -> Option<Guard<T>> {
         self.place.read().map(|cached| Guard { cached })
     }
 
-    /// Fills the cell. True when it was empty: the caller then admits it to the cache (M3).
+    /// Fills the cell for a use that is made now. True when it was empty: the caller then admits it to the cache (M3).
     #[must_use]
     pub fn put(&self, value: T, charge: Charge) -> bool {
         self.put_and_get(value, charge).1
@@ -53,17 +59,28 @@ impl<T> Cell<T> {
 
     /// Like `put`, and hands out what was put.
     #[must_use]
-    pub fn put_and_get(&self, value: T, mut charge: Charge) -> (Guard<T>, bool) {
+    pub fn put_and_get(&self, value: T, charge: Charge) -> (Guard<T>, bool) {
+        self.put_with_uses(value, charge, 0)
+    }
+
+    /// Like `put_and_get`, for a use that is still to come: the first [`Cell::get`] does not count.
+    #[must_use]
+    pub fn put_ahead(&self, value: T, charge: Charge) -> (Guard<T>, bool) {
+        self.put_with_uses(value, charge, AHEAD)
+    }
+
+    fn put_with_uses(&self, value: T, mut charge: Charge, uses: u8) -> (Guard<T>, bool) {
         charge.unpin();
-        let cached = Counted::new(Cached { value, used: AtomicBool::new(false), _charge: charge });
+        let cached = Counted::new(Cached { value, uses: AtomicU8::new(uses), _charge: charge });
         let was_empty = self.place.put(cached.clone());
         (Guard { cached: Reading::of(cached) }, was_empty)
     }
 
-    /// Empties the cell unless it was used since the last call. For [`super::Evictable`] only (M3).
+    /// Empties the cell, or takes one of its uses away. For [`super::Evictable`] only (M3).
     pub fn evict(&self) -> Evicted {
         let Some(cached) = self.place.read() else { return Evicted::Gone };
-        if cached.used.swap(false, Ordering::Relaxed) {
+        if let uses @ 1..=USES_MAX = cached.uses.load(Ordering::Relaxed) {
+            cached.uses.store(uses - 1, Ordering::Relaxed);
             return Evicted::InUse;
         }
         let same = self.place.remove(&cached);
@@ -84,8 +101,11 @@ impl<T> Guard<T> {
 
     #[inline]
     fn touch(&self) {
-        if !self.cached.used.load(Ordering::Relaxed) {
-            self.cached.used.store(true, Ordering::Relaxed);
+        let uses = &self.cached.uses;
+        match uses.load(Ordering::Relaxed) {
+            USES_MAX => {}
+            AHEAD => uses.store(0, Ordering::Relaxed),
+            fewer => uses.store(fewer + 1, Ordering::Relaxed),
         }
     }
 }

@@ -51,6 +51,59 @@ fn the_unused_goes_first() {
     assert_eq!(full(&owner), [0, 3, 5, 8, 9, 10, 11, 12, 13, 14]);
 }
 
+/// Reads an item, which is put into its cell if it is not there. Returns true if it was there.
+fn read(cache: &Cache, owner: &Arc<Owner>, item: usize) -> bool {
+    let found = owner.cells[item].get().is_some();
+    if !found {
+        fill(cache, owner, item);
+    }
+    found
+}
+
+#[test]
+fn what_is_read_once_does_not_push_out_what_is_used() {
+    const ITEMS: usize = 1000;
+    let (cache, owner) = (Cache::new(ITEMS as u64 * ITEM), owner(ITEMS / 2 + 100 * ITEMS));
+    let hot = 0..ITEMS / 2;
+    for _ in 0..4 {
+        hot.clone().for_each(|item| _ = read(&cache, &owner, item));
+    }
+    let mut once = ITEMS / 2..;
+    for _ in 0..50 {
+        // twice as much as the cache holds
+        once.by_ref().take(2 * ITEMS).for_each(|item| assert!(!read(&cache, &owner, item)));
+        let lost = hot.clone().filter(|item| !read(&cache, &owner, *item)).count();
+        assert_eq!(lost, 0, "of {}", hot.len());
+    }
+}
+
+#[test]
+fn a_new_working_set_replaces_one_that_is_no_longer_used() {
+    const ITEMS: usize = 1000;
+    let (cache, owner) = (Cache::new(ITEMS as u64 * ITEM), owner(ITEMS * 2));
+    for _ in 0..10 {
+        (0..ITEMS * 9 / 10).for_each(|item| _ = read(&cache, &owner, item));
+    }
+    // in a loop that is longer than the probation queue
+    let missing = || (ITEMS..ITEMS * 3 / 2).filter(|item| !read(&cache, &owner, *item)).count();
+    let rounds = (0..1000).take_while(|_| missing() > 0).count();
+    assert!(rounds > 1, "the test shows nothing");
+    assert!(rounds < 100, "{rounds} rounds");
+}
+
+#[test]
+fn the_use_that_something_was_put_for_does_not_count() {
+    let (cache, owner) = (Cache::new(10 * ITEM), owner(20));
+    for item in 0..10 {
+        let (_guard, was_empty) = owner.cells[item].put_ahead(item as u64, cache.charge(ITEM));
+        assert!(was_empty);
+        cache.admit(weak(&owner), item as u32);
+    }
+    [2, 4, 4, 6].into_iter().for_each(|item| assert!(owner.cells[item].get().is_some()));
+    (10..15).for_each(|item| fill(&cache, &owner, item));
+    assert_eq!(full(&owner), [4, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+}
+
 #[test]
 fn what_is_pinned_pushes_out_the_rest_and_stays() {
     let (cache, owner) = (Cache::new(10 * ITEM), owner(10));

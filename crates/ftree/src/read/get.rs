@@ -10,6 +10,7 @@ use super::Reader;
 use super::overlay::apply_all;
 use super::path::{Path, Place};
 use crate::block::Block;
+use crate::counters::Counter;
 use crate::memtable::MemTree;
 use crate::table::Table;
 use crate::tree::{Child, TreeVersion};
@@ -121,7 +122,10 @@ impl Search<'_> {
             return Ok(());
         }
         let block = match cached {
-            Some(block) => block,
+            Some(block) => {
+                io.counters.add(Counter::LeafBlockHits, 1);
+                block
+            }
             None => body.block(at, io)?,
         };
         // Another thread may have ripened the block since the runs were searched.

@@ -15,6 +15,7 @@ use super::path::{Path, Place};
 use super::read_ahead::ReadAhead;
 use super::{Reader, ripen};
 use crate::block::Block;
+use crate::counters::Counter;
 use crate::memtable::MemTree;
 use crate::table::{BlockRef, Table};
 use crate::tree::{Child, TreeVersion};
@@ -241,7 +242,10 @@ impl<'f> Filling<'f> {
         let cached = body.cached(at);
         let known = cached.is_some() && !ahead.brought(leaf, at);
         let block = match cached {
-            Some(block) => block.settled(),
+            Some(block) => {
+                self.reader.io.counters.add(Counter::LeafBlockHits, 1);
+                block.settled()
+            }
             None => {
                 self.start_reading_runs(leaf.meta.max_seq);
                 ahead.block(self.reader, leaf, &body, at, self.place.is_forward())?.settled()

@@ -49,7 +49,7 @@ fn missing_block(path: &Path<'_>, key: &[u8], hash: u64) -> Option<Option<Missin
         Child::Leaf(leaf) => Some((leaf, leaf.cached_body()?)),
         Child::Empty | Child::Inner(_) => None,
     };
-    let of_leaf = leaf.as_ref().map(|(_, body)| body.cached(body.block_of(key)));
+    let of_leaf = leaf.as_ref().map(|(_, body)| body.peek(body.block_of(key)));
     // a ripe block holds what the runs say
     let above = of_leaf.as_ref().and_then(Option::as_ref).map_or(Seq::ZERO, |block| block.as_of());
     for run in path.runs() {
@@ -61,7 +61,7 @@ fn missing_block(path: &Path<'_>, key: &[u8], hash: u64) -> Option<Option<Missin
             continue;
         }
         let at = body.block_of(key);
-        match body.cached(at) {
+        match body.peek(at) {
             Some(block) if ends_search(&block, key) => return Some(None),
             Some(_) => {}
             None => return Some(Some(Missing { table: run.table.clone(), at })),

@@ -87,6 +87,15 @@ impl Deref for BlockRef {
     }
 }
 
+/// Why a block comes into the cache.
+#[derive(Clone, Copy)]
+pub(super) enum Arrival {
+    /// For a reader that has it now.
+    InUse,
+    /// For readers that may come: their first use shows no more than the read of a block that was missing.
+    Ahead,
+}
+
 /// The charge of a block that is to be kept.
 pub(super) fn charge_of(block: &Block, cache: &Cache) -> Charge {
     cache.charge((block.memory_bytes() + ITEM_BYTES) as u64)
@@ -274,6 +283,11 @@ impl TableBody {
         self.blocks.get(at)?.get().map(BlockRef::Cached)
     }
 
+    /// A block that is in memory; does not count as use.
+    pub fn peek(&self, at: usize) -> Option<BlockRef> {
+        self.blocks.get(at)?.peek().map(BlockRef::Cached)
+    }
+
     /// Does not count as use.
     pub fn is_cached(&self, at: usize) -> bool {
         self.blocks.get(at).is_some_and(|cell| !cell.is_empty())
@@ -298,7 +312,7 @@ impl TableBody {
     fn load(&self, at: usize, io: &Io) -> Result<BlockRef> {
         let block = self.read(at, io)?;
         io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
-        Ok(self.keep(at, block, io))
+        Ok(self.keep(at, block, io, Arrival::InUse))
     }
 
     /// Starts to read a block, for a task that awaits it. None: it has to be read by a thread.
@@ -314,7 +328,7 @@ impl TableBody {
             io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
             io.counters.add(Counter::BlockBytesRead, stored.len() as u64);
             io.counters.add(Counter::BlocksPrefetched, 1);
-            self.keep(at, block, io);
+            self.keep(at, block, io, Arrival::Ahead);
         }
         Ok(())
     }
@@ -364,7 +378,7 @@ impl TableBody {
             if is_requested || !self.is_cached(at) {
                 let block = self.open(at, stored.get(from..to).unwrap_or_default(), io)?;
                 io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
-                let kept = self.keep(at, block, io);
+                let kept = self.keep(at, block, io, if is_requested { Arrival::InUse } else { Arrival::Ahead });
                 answer = if is_requested { Some(kept) } else { answer };
             }
             from = to;
@@ -386,17 +400,20 @@ impl TableBody {
     /// Replaces a cached block by one into which entries from above are merged (T3). Requires: `as_of` is set.
     pub fn put_ripe(&self, at: usize, block: Block, io: &Io) {
         debug_assert!(block.as_of() > Seq::ZERO, "T3: a ripe block says up to when");
-        self.keep(at, block, io);
+        self.keep(at, block, io, Arrival::InUse);
     }
 
-    fn keep(&self, at: usize, block: Block, io: &Io) -> BlockRef {
+    fn keep(&self, at: usize, block: Block, io: &Io, arrival: Arrival) -> BlockRef {
         let charge = charge_of(&block, &io.cache);
-        self.keep_charged(at, block, charge, io)
+        self.keep_charged(at, block, charge, io, arrival)
     }
 
-    pub(super) fn keep_charged(&self, at: usize, block: Block, charge: Charge, io: &Io) -> BlockRef {
+    pub(super) fn keep_charged(&self, at: usize, block: Block, charge: Charge, io: &Io, arrival: Arrival) -> BlockRef {
         let Some(cell) = self.blocks.get(at) else { return BlockRef::Own(Box::new(block)) };
-        let (guard, was_empty) = cell.put_and_get(block, charge);
+        let (guard, was_empty) = match arrival {
+            Arrival::InUse => cell.put_and_get(block, charge),
+            Arrival::Ahead => cell.put_ahead(block, charge),
+        };
         if was_empty {
             io.cache.admit(self.owner.clone(), at as u32);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arbor_base::TreeId;
 
-use super::body::{IndexParts, Location, charge_of};
+use super::body::{Arrival, IndexParts, Location, charge_of};
 use super::{HEADER_BYTES, StoredBlock, Table, TableBody, TableMeta};
 use crate::block::{Block, BlockBuilder};
 use crate::cache::Charge;
@@ -274,7 +274,7 @@ impl<'io> TableWriter<'io> {
         if let Some(kept) = self.kept.take() {
             let body = table.keep_body(TableBody::new(parts, &table), self.io);
             for (at, (block, charge)) in kept.into_iter().enumerate() {
-                drop(body.keep_charged(at, block, charge, self.io));
+                drop(body.keep_charged(at, block, charge, self.io, Arrival::Ahead));
             }
         }
         Ok(Some(table))
