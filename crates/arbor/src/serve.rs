@@ -8,12 +8,13 @@ use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::{BACKUP_CURSOR_DIRECTORY, Commands, Options, Parameters};
-use arbor_disk::ring::{self, Ring};
+use arbor_disk::ring::{self, Rings};
 use arbor_engine::MemberState;
 use arbor_member::Dialer;
 use arbor_protocol::log::{Log, events};
@@ -49,14 +50,10 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
 
 /// Returns the queues of reads that no thread waits for, if the kernel has them.
 fn reads() -> Option<&'static dyn Reads> {
-    struct Queues(&'static Ring);
+    struct Queues(&'static Rings);
     impl Reads for Queues {
         fn event(&self) -> BorrowedFd<'_> {
             self.0.event()
-        }
-
-        fn submit(&self) -> std::io::Result<()> {
-            self.0.submit()
         }
 
         fn reap(&self) {
@@ -64,7 +61,8 @@ fn reads() -> Option<&'static dyn Reads> {
         }
     }
     static QUEUES: OnceLock<Option<Queues>> = OnceLock::new();
-    let queues = QUEUES.get_or_init(|| ring::start().map(Queues)).as_ref();
+    let threads = available_parallelism().map_or(1, usize::from);
+    let queues = QUEUES.get_or_init(|| ring::start(threads).map(Queues)).as_ref();
     queues.map(|queues| queues as &dyn Reads)
 }
 

@@ -238,7 +238,7 @@ impl File for RealFile {
     }
 
     fn read_later(&self, offset: u64, len: usize) -> Option<ReadLater> {
-        ring::started().filter(|_| !self.is_direct)?.read(&self.file, offset, len)
+        ring::of_thread().filter(|_| !self.is_direct)?.read(&self.file, offset, len)
     }
 
     #[allow(unsafe_code, reason = "neither std, rustix nor nix have this call")]

@@ -1,22 +1,26 @@
-//! Reads for which no thread waits: `io_uring`, one pair of queues for the process.
+//! Reads for which no thread waits: `io_uring`, one pair of queues for each of the first threads that read.
 //!
-//! [`start`] makes it, if the kernel has it and allows it. [`File::read_later`](crate::File::read_later) then adds a read to the
-//! submission queue; [`Ring::submit`] hands to the kernel all that were added since, with one system call. When reads are complete
-//! the descriptor [`Ring::event`] becomes readable, and [`Ring::reap`] wakes the tasks that await them. The kernel completes a read
-//! on the thread that submitted it, when that is in the kernel or wakes up there: threads that submit should not block for long.
+//! [`start`] makes them, if the kernel has it and allows it. [`File::read_later`](crate::File::read_later) then adds a read to the
+//! submission queue of its thread; when the first of those that were added is awaited, all are handed to the kernel with one
+//! system call. When reads are complete the descriptor [`Rings::event`] becomes readable, and [`Rings::reap`] wakes the tasks that
+//! await them. The kernel completes a read on the thread that submitted it, when that is in the kernel or wakes up there: threads
+//! that submit should not block for long.
 //!
 //! **Invariants**
 //! - R1: a buffer and its file live until the kernel has completed the read: they are in `slots` until then, also when the task
 //!   that awaited it is gone.
-//! - R2: at most [`READS_MAX`] reads are under way, which both queues have room for, so neither overflows.
+//! - R2: at most [`READS_MAX`] reads of a ring are under way, which both of its queues have room for, so neither overflows.
 //! - R3: only the holder of `state` touches the queues in memory.
 //!
 //! Lock order: `state` and the lock of an outcome are never held together.
+//!
+//! PERF: threads that submit to one ring wait for a lock of the kernel: docs/performance.md, "Reads without threads".
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
@@ -24,28 +28,37 @@ use io_uring::{IoUring, Probe, opcode, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Reads under way at once; further ones are not begun.
+/// Reads under way at once in each ring; further ones are not begun.
 const READS_MAX: usize = 256;
 
-static RING: OnceLock<Option<Ring>> = OnceLock::new();
+static RINGS: OnceLock<Option<Rings>> = OnceLock::new();
 
-/// Makes the ring of the process. Returns none if the kernel refuses: it is too old, or a sandbox forbids it.
+/// Makes the rings of the process, for this many threads that read at once. Returns none if the kernel refuses: it is too old, or a
+/// sandbox forbids it.
 ///
-/// Requires: the caller calls [`Ring::submit`] and [`Ring::reap`] from now on, or no read is ever complete.
-pub fn start() -> Option<&'static Ring> {
-    RING.get_or_init(|| Ring::new().ok()).as_ref()
+/// Requires: the caller calls [`Rings::reap`] from now on, or no read is ever complete.
+pub fn start(threads: usize) -> Option<&'static Rings> {
+    RINGS.get_or_init(|| Rings::new(threads).ok()).as_ref()
 }
 
-/// Returns the ring if there is one.
-pub(crate) fn started() -> Option<&'static Ring> {
-    RING.get()?.as_ref()
+/// Returns the ring of this thread if there are rings.
+pub(crate) fn of_thread() -> Option<&'static Ring> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    let rings = &RINGS.get()?.as_ref()?.rings;
+    rings.get(OWN.with(|own| *own) % rings.len())
 }
 
-/// Reads under way.
-pub struct Ring {
-    ring: IoUring,
+/// Reads under way in all rings.
+pub struct Rings {
+    rings: Box<[Ring]>,
     /// Counts completions; readable when there are some.
     event: OwnedFd,
+}
+
+/// Reads under way that a thread has added, or several threads where there are more of them than rings.
+pub(crate) struct Ring {
+    ring: IoUring,
     state: Mutex<State>,
 }
 
@@ -76,13 +89,33 @@ struct OutcomeState {
     waker: Option<Waker>,
 }
 
-/// A read under way. Resolves to the bytes; to none if they could not be read: `read_at` returns the reason.
+/// A read that begins when it is awaited, or another one of its thread is. Resolves to the bytes; to none if they could not be read: `read_at` returns the reason.
 pub struct ReadLater {
     outcome: Arc<Outcome>,
+    /// The ring that it was added to, until it is awaited.
+    added_to: Option<&'static Ring>,
+}
+
+impl Rings {
+    fn new(threads: usize) -> io::Result<Rings> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let rings = (0..threads.max(1)).map(|_| Ring::new(&event)).collect::<io::Result<_>>()?;
+        Ok(Rings { rings, event })
+    }
+
+    /// Returns what becomes readable when reads are complete. It counts them, and need not be read by those that watch for edges.
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Takes completed reads and wakes the tasks that await them.
+    pub fn reap(&self) {
+        self.rings.iter().for_each(Ring::reap);
+    }
 }
 
 impl Ring {
-    fn new() -> io::Result<Ring> {
+    fn new(event: &OwnedFd) -> io::Result<Ring> {
         // Linux 5.19: completions do not interrupt the thread that submitted, but wait until it enters the kernel
         let ring = IoUring::builder().setup_coop_taskrun().build(READS_MAX as u32);
         let ring = ring.or_else(|_| IoUring::new(READS_MAX as u32))?;
@@ -95,20 +128,14 @@ impl Ring {
         if !probe.is_supported(opcode::Read::CODE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
         let slots = (0..READS_MAX).map(|_| None).collect();
         let state = State { slots, free: (0..READS_MAX).collect() };
-        Ok(Ring { ring, event, state: Mutex::new(state) })
-    }
-
-    /// Returns what becomes readable when reads are complete. It counts them, and need not be read by those that watch for edges.
-    pub fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        Ok(Ring { ring, state: Mutex::new(state) })
     }
 
     /// Adds a read. None: as many are under way as may be.
-    pub(crate) fn read(&self, file: &Arc<fs::File>, offset: u64, len: usize) -> Option<ReadLater> {
+    pub(crate) fn read(&'static self, file: &Arc<fs::File>, offset: u64, len: usize) -> Option<ReadLater> {
         let bytes = u32::try_from(len).ok()?;
         let outcome = Arc::<Outcome>::default();
         let mut buffer = vec![0; len];
@@ -123,11 +150,11 @@ impl Ring {
         // does not move, and the descriptor stay valid until the read is complete (R1).
         let pushed = unsafe { self.ring.submission_shared().push(&entry) };
         assert!(pushed.is_ok(), "R2: the submission queue has room for all reads");
-        Some(ReadLater { outcome })
+        Some(ReadLater { outcome, added_to: Some(self) })
     }
 
-    /// Hands the reads that were added since the last call to the kernel. Errors: it takes none now; the caller tries again.
-    pub fn submit(&self) -> io::Result<()> {
+    /// Hands the reads that were added since the last call to the kernel. Errors: it takes none now; a later call has them as well.
+    fn submit(&self) -> io::Result<()> {
         while self.has_added() {
             let taken = self.ring.submit()?;
             if taken == 0 && self.has_added() {
@@ -145,8 +172,7 @@ impl Ring {
         !unsafe { self.ring.submission_shared() }.is_empty()
     }
 
-    /// Takes completed reads and wakes the tasks that await them.
-    pub fn reap(&self) {
+    fn reap(&self) {
         let mut completed = Vec::new();
         {
             let mut state = self.state.lock();
@@ -173,7 +199,7 @@ impl ReadLater {
     pub(crate) fn complete(bytes: Option<Vec<u8>>) -> ReadLater {
         let outcome = Arc::<Outcome>::default();
         outcome.complete(bytes);
-        ReadLater { outcome }
+        ReadLater { outcome, added_to: None }
     }
 }
 
@@ -192,7 +218,10 @@ impl Outcome {
 impl Future for ReadLater {
     type Output = Option<Vec<u8>>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        if self.added_to.take().is_some_and(|ring| ring.submit().is_err()) {
+            return Poll::Ready(None);
+        }
         let mut state = self.outcome.state.lock();
         if state.is_complete {
             return Poll::Ready(state.bytes.take());
@@ -216,14 +245,14 @@ mod tests {
     }
 
     /// Completes all reads that were submitted.
-    fn wait(ring: &Ring, read: &mut ReadLater) -> Option<Vec<u8>> {
+    fn wait(rings: &Rings, read: &mut ReadLater) -> Option<Vec<u8>> {
         loop {
             if let Poll::Ready(bytes) = poll_once(read) {
                 return bytes;
             }
-            let event = ring.event();
+            let event = rings.event();
             poll(&mut [PollFd::new(&event, PollFlags::IN)], None).unwrap();
-            ring.reap();
+            rings.reap();
         }
     }
 
@@ -231,7 +260,7 @@ mod tests {
         ring.state.lock().free.len()
     }
 
-    /// One test: the ring is one for the process.
+    /// One test: the rings are those of the process.
     #[test]
     fn reads_give_what_the_file_has_and_the_ring_is_reused() {
         let dir = tempfile::tempdir().unwrap();
@@ -240,31 +269,39 @@ mod tests {
         let file = RealDisk.open(&path, OpenMode::Create).unwrap();
         file.write_at(&bytes, 0).unwrap();
         assert!(file.read_later(0, 10).is_none(), "no ring was started");
-        let Some(ring) = start() else { return println!("this kernel has no io_uring, or forbids it") };
+        let Some(rings) = start(2) else { return println!("this kernel has no io_uring, or forbids it") };
+        let ring = of_thread().unwrap();
         for round in 0..20 {
             let ranges = (0..100usize).map(|at| (at * 1237 + round, 1 + at * 31));
             let mut reads: Vec<_> =
                 ranges.map(|(from, len)| (from, len, file.read_later(from as u64, len).unwrap())).collect();
-            assert!(poll_once(&mut reads[0].2).is_pending(), "nothing was submitted");
-            ring.submit().unwrap();
-            // tasks that are gone before their read is complete
-            reads.drain(10..30);
+            // tasks that are gone before their read begins, and before it is complete
+            reads.drain(10..20);
+            assert!(ring.has_added());
+            let _gone = poll_once(&mut reads[15].2);
+            assert!(!ring.has_added(), "one task that awaits its read submits all");
+            reads.drain(10..20);
             for (from, len, read) in &mut reads {
-                assert!(wait(ring, read).unwrap() == bytes[*from..*from + *len], "{len} bytes at {from}");
+                assert!(wait(rings, read).unwrap() == bytes[*from..*from + *len], "{len} bytes at {from}");
             }
         }
         let mut beyond = file.read_later(64 * 4096 - 5, 10).unwrap();
-        ring.submit().unwrap();
-        assert_eq!(wait(ring, &mut beyond), None, "fewer bytes than requested");
+        assert_eq!(wait(rings, &mut beyond), None, "fewer bytes than requested");
         while free(ring) < READS_MAX {
-            ring.reap();
+            rings.reap();
         }
+        let other = || {
+            let mut read = file.read_later(4096, 4096).unwrap();
+            assert!(!ring.has_added(), "another thread has another ring");
+            wait(rings, &mut read)
+        };
+        let read = std::thread::scope(|scope| scope.spawn(other).join()).unwrap();
+        assert!(read.unwrap() == bytes[4096..8192]);
         let mut all: Vec<_> = std::iter::from_fn(|| file.read_later(0, 4096)).take(2 * READS_MAX).collect();
         assert_eq!((all.len(), free(ring)), (READS_MAX, 0), "R2");
         drop(file);
         std::fs::remove_file(&path).unwrap();
-        ring.submit().unwrap();
-        assert!(all.iter_mut().all(|read| wait(ring, read).unwrap() == bytes[..4096]), "R1: the file stays open");
+        assert!(all.iter_mut().all(|read| wait(rings, read).unwrap() == bytes[..4096]), "R1: the file stays open");
         assert_eq!(free(ring), READS_MAX);
         let direct = RealDisk.open_direct(&dir.path().join("g"), OpenMode::Create).unwrap();
         assert!(direct.is_none_or(|file| file.read_later(0, 4096).is_none()), "buffers are not aligned");
@@ -279,7 +316,7 @@ mod tests {
             }
         }
         let outcome = Arc::<Outcome>::default();
-        let mut read = ReadLater { outcome: outcome.clone() };
+        let mut read = ReadLater { outcome: outcome.clone(), added_to: None };
         let count = Arc::new(Count(0.into()));
         let waker = count.clone().into();
         assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());

@@ -16,7 +16,6 @@ use crate::frame::{FREE_BYTES, FrameBuffer, Progress};
 use crate::memory::{ASK, Admission};
 use crate::place::{Exchange, Turn, run};
 use crate::pool::Pool;
-use crate::reads::Reads;
 use crate::tls::{Decrypted, Secure, Tls};
 use crate::waits::WaitWatch;
 use crate::{After, Bell, Handler, Limits, Metrics, Peer, Refusal, Stop};
@@ -38,8 +37,8 @@ pub(crate) struct Shared {
     pub(crate) scans: Pool,
     /// Threads for short requests that are likely to wait for a disk.
     pub(crate) readers: Pool,
-    /// None: all reads are done by threads that wait for them.
-    pub(crate) reads: Option<&'static dyn Reads>,
+    /// Reads can be done before a request begins. False: all are done by threads that wait for them.
+    pub(crate) has_reads: bool,
     /// Requests that run off the workers now.
     pub(crate) running: AtomicUsize,
     /// None: connections are in plain text.

@@ -15,7 +15,6 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use arbor_base::{Prefetch, aside};
 
@@ -83,7 +82,7 @@ pub(crate) async fn run(
 
 /// Has what a request would wait for read into memory while the worker runs other connections. Returns false where that is unknown.
 async fn read_first(shared: &Shared, exchange: &mut Exchange, turn: Turn) -> bool {
-    let (Some(reads), Turn::Frame { frame_bytes }) = (shared.reads, turn) else { return false };
+    let (true, Turn::Frame { frame_bytes }) = (shared.has_reads, turn) else { return false };
     let Exchange { session, input, .. } = exchange;
     let done = match session.prefetch(input.frame(frame_bytes)) {
         Prefetch::Unknown => return false,
@@ -94,15 +93,9 @@ async fn read_first(shared: &Shared, exchange: &mut Exchange, turn: Turn) -> boo
     let Some(done) = done else { return true };
     // the other requests that are ready add their reads first, and all are submitted with one call
     tokio::task::yield_now().await;
-    while reads.submit().is_err() {
-        tokio::time::sleep(SUBMIT_PAUSE).await;
-    }
     done.await;
     true
 }
-
-/// Pause until reads are submitted again that the kernel did not take.
-const SUBMIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// So many requests wait for a device with a thread of their own that began on a worker; further ones wait on their worker. A
 /// thread costs memory, and most devices have enough to do by then.

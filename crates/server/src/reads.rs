@@ -5,13 +5,10 @@ use std::os::fd::BorrowedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Queues of reads.
+/// Queues of reads; those that are added are submitted when the first of them is awaited.
 pub trait Reads: Send + Sync {
     /// Returns a descriptor that becomes readable, with an edge each time, when reads are complete.
     fn event(&self) -> BorrowedFd<'_>;
-
-    /// Hands the reads that were added to the device. Errors: it takes none now.
-    fn submit(&self) -> std::io::Result<()>;
 
     /// Wakes the tasks whose reads are complete.
     fn reap(&self);

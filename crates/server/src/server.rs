@@ -105,10 +105,10 @@ impl Server {
             let _entered = runtime.enter();
             reads.and_then(|reads| Some((reads, watch(reads).ok()?)))
         };
-        let reads = watched.map(|(reads, event)| {
+        let has_reads = watched.is_some();
+        if let Some((reads, event)) = watched {
             runtime.spawn(complete(reads, event));
-            reads
-        });
+        }
         let threads_max = limits.blocking_threads_max;
         let few = (workers * READERS_PER_WORKER).min(threads_max / 8);
         let pool = Pool::new(threads_max - threads_max / 4 - few, pool_hooks);
@@ -126,7 +126,7 @@ impl Server {
             pool,
             scans,
             readers: Pool::new(few, pool_hooks),
-            reads,
+            has_reads,
             running: AtomicUsize::new(0),
             tls,
         });

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -24,26 +24,43 @@ const UNKNOWN: u8 = 4;
 /// May block.
 const BLOCKS: u8 = 5;
 
-/// A read that resolves once it was submitted and reaped.
-#[derive(Clone, Default)]
-struct ToyRead(Arc<Mutex<(bool, Option<Waker>)>>);
+/// A read that is submitted when it is awaited, and resolves once it was reaped.
+#[derive(Clone)]
+struct ToyRead {
+    device: &'static ToyDevice,
+    state: Arc<Mutex<ReadState>>,
+}
+
+#[derive(Default)]
+struct ReadState {
+    is_submitted: bool,
+    is_complete: bool,
+    waker: Option<Waker>,
+}
 
 impl Future for ToyRead {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.0.lock().unwrap();
-        state.1 = Some(context.waker().clone());
-        if state.0 { Poll::Ready(()) } else { Poll::Pending }
+        let mut state = self.state.lock().unwrap();
+        state.waker = Some(context.waker().clone());
+        if state.is_complete {
+            return Poll::Ready(());
+        }
+        let was_submitted = std::mem::replace(&mut state.is_submitted, true);
+        drop(state);
+        if !was_submitted {
+            self.device.submitted.lock().unwrap().push(self.clone());
+            (&self.device.bell).write_all(b"!").unwrap();
+        }
+        Poll::Pending
     }
 }
 
 struct ToyDevice {
     event: UnixStream,
     bell: UnixStream,
-    added: Mutex<Vec<ToyRead>>,
     submitted: Mutex<Vec<ToyRead>>,
-    submits: AtomicU32,
     reaped: AtomicUsize,
 }
 
@@ -51,9 +68,8 @@ impl ToyDevice {
     fn leaked() -> &'static ToyDevice {
         let (event, bell) = UnixStream::pair().unwrap();
         event.set_nonblocking(true).unwrap();
-        let (added, submitted) = Default::default();
-        let (submits, reaped) = Default::default();
-        Box::leak(Box::new(ToyDevice { event, bell, added, submitted, submits, reaped }))
+        let (submitted, reaped) = Default::default();
+        Box::leak(Box::new(ToyDevice { event, bell, submitted, reaped }))
     }
 }
 
@@ -62,23 +78,14 @@ impl Reads for ToyDevice {
         self.event.as_fd()
     }
 
-    /// The device takes nothing at each second call.
-    fn submit(&self) -> std::io::Result<()> {
-        if self.submits.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
-            return Err(std::io::ErrorKind::WouldBlock.into());
-        }
-        self.submitted.lock().unwrap().append(&mut self.added.lock().unwrap());
-        (&self.bell).write_all(b"!")
-    }
-
     fn reap(&self) {
         // or it is full in the end
         let _ = (&self.event).read(&mut [0; 64]);
         for read in std::mem::take(&mut *self.submitted.lock().unwrap()) {
             self.reaped.fetch_add(1, Ordering::SeqCst);
-            let mut state = read.0.lock().unwrap();
-            state.0 = true;
-            state.1.take().into_iter().for_each(Waker::wake);
+            let mut state = read.state.lock().unwrap();
+            state.is_complete = true;
+            state.waker.take().into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -104,8 +111,7 @@ impl Session for ToySession {
     fn prefetch(&mut self, frame: &[u8]) -> Prefetch {
         match frame[16] {
             READS => {
-                let read = self.read.insert(ToyRead::default()).clone();
-                self.device.added.lock().unwrap().push(read.clone());
+                let read = self.read.insert(ToyRead { device: self.device, state: Arc::default() }).clone();
                 Prefetch::Reading { bytes: 1, done: Box::pin(read) }
             }
             CACHED => Prefetch::InMemory,
@@ -117,7 +123,7 @@ impl Session for ToySession {
         if frame[16] == WAITS {
             std::thread::sleep(Duration::from_micros(100));
         }
-        let is_read = self.read.take().is_some_and(|read| read.0.lock().unwrap().0);
+        let is_read = self.read.take().is_some_and(|read| read.state.lock().unwrap().is_complete);
         let text = format!("{} {is_read}", std::thread::current().name().unwrap());
         reply.extend_from_slice(&(16 + text.len() as i32).to_le_bytes());
         reply.extend_from_slice(&[0; 12]);
