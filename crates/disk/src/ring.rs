@@ -99,8 +99,10 @@ pub struct ReadLater {
 impl Rings {
     fn new(threads: usize) -> io::Result<Rings> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let rings = (0..threads.max(1)).map(|_| Ring::new(&event)).collect::<io::Result<_>>()?;
-        Ok(Rings { rings, event })
+        let first = Ring::new(&event)?;
+        // older kernels count the memory of rings as locked: as many as they allow
+        let others = (1..threads).map_while(|_| Ring::new(&event).ok());
+        Ok(Rings { rings: std::iter::once(first).chain(others).collect(), event })
     }
 
     /// Returns what becomes readable when reads are complete. It counts them, and need not be read by those that watch for edges.
