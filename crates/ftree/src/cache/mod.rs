@@ -106,6 +106,12 @@ impl Cache {
         self.make_room();
     }
 
+    /// Queues what has just been put into an empty cell and replaces something that was in memory: not on probation.
+    pub fn admit_replacement(&self, owner: Weak<dyn Evictable>, item: u32) {
+        self.shared.queue.push_main(owner, item);
+        self.make_room();
+    }
+
     pub fn used(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
     }

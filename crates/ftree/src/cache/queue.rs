@@ -65,6 +65,10 @@ impl Queue {
         self.probation.push((owner, item));
     }
 
+    pub(super) fn push_main(&self, owner: Weak<dyn Evictable>, item: u32) {
+        self.main.push((owner, item));
+    }
+
     /// Frees one item. False when there is none, or when all of them are used faster than they are passed by.
     pub(super) fn evict_one(&self) -> bool {
         let tries = (usize::from(USES_MAX) + 1) * self.len() + 2 * SHARDS;

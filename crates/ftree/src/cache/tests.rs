@@ -78,6 +78,21 @@ fn what_is_read_once_does_not_push_out_what_is_used() {
 }
 
 #[test]
+fn what_replaces_something_is_not_on_probation() {
+    const ITEMS: usize = 1000;
+    let (cache, owner) = (Cache::new(ITEMS as u64 * ITEM), owner(3 * ITEMS));
+    for item in 0..ITEMS / 2 {
+        let (_guard, was_empty) = owner.cells[item].put_ahead(item as u64, cache.charge(ITEM));
+        assert!(was_empty);
+        cache.admit_replacement(weak(&owner), item as u32);
+    }
+    // as much as the cache holds passes the probation queue
+    (ITEMS..2 * ITEMS).for_each(|item| assert!(!read(&cache, &owner, item)));
+    let left = (0..ITEMS / 2).filter(|item| !owner.cells[*item].is_empty()).count();
+    assert!(left > ITEMS * 4 / 10, "{left} of {}", ITEMS / 2);
+}
+
+#[test]
 fn a_new_working_set_replaces_one_that_is_no_longer_used() {
     const ITEMS: usize = 1000;
     let (cache, owner) = (Cache::new(ITEMS as u64 * ITEM), owner(ITEMS * 2));

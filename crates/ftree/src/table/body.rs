@@ -94,6 +94,8 @@ pub(super) enum Arrival {
     InUse,
     /// For readers that may come: their first use shows no more than the read of a block that was missing.
     Ahead,
+    /// In the place of blocks that were in memory: written by a job.
+    Written,
 }
 
 /// The charge of a block that is to be kept.
@@ -412,10 +414,12 @@ impl TableBody {
         let Some(cell) = self.blocks.get(at) else { return BlockRef::Own(Box::new(block)) };
         let (guard, was_empty) = match arrival {
             Arrival::InUse => cell.put_and_get(block, charge),
-            Arrival::Ahead => cell.put_ahead(block, charge),
+            Arrival::Ahead | Arrival::Written => cell.put_ahead(block, charge),
         };
-        if was_empty {
-            io.cache.admit(self.owner.clone(), at as u32);
+        match (was_empty, arrival) {
+            (false, _) => {}
+            (true, Arrival::Written) => io.cache.admit_replacement(self.owner.clone(), at as u32),
+            (true, _) => io.cache.admit(self.owner.clone(), at as u32),
         }
         BlockRef::Cached(guard)
     }

@@ -274,7 +274,7 @@ impl<'io> TableWriter<'io> {
         if let Some(kept) = self.kept.take() {
             let body = table.keep_body(TableBody::new(parts, &table), self.io);
             for (at, (block, charge)) in kept.into_iter().enumerate() {
-                drop(body.keep_charged(at, block, charge, self.io, Arrival::Ahead));
+                drop(body.keep_charged(at, block, charge, self.io, Arrival::Written));
             }
         }
         Ok(Some(table))
