@@ -89,7 +89,8 @@ struct OutcomeState {
     waker: Option<Waker>,
 }
 
-/// A read that begins when it is awaited, or another one of its thread is. Resolves to the bytes; to none if they could not be read: `read_at` returns the reason.
+/// A read that begins when it is awaited, or another one of its ring is. Resolves to the bytes; to none if they could not be read:
+/// `read_at` returns the reason.
 pub struct ReadLater {
     outcome: Arc<Outcome>,
     /// The ring that it was added to, until it is awaited.

@@ -19,8 +19,8 @@ pub struct Cell<T> {
 /// A value with its part of the budget.
 struct Cached<T> {
     value: T,
-    /// Uses after the one that it was put for, less the times that the queue has passed by, or [`AHEAD`]. Threads that use it at once may be
-    /// counted as one.
+    /// Uses after the one that it was put for, less the times that the queue has passed by, or [`AHEAD`]. Threads that use it at
+    /// once may be counted as one.
     uses: AtomicU8,
     _charge: Charge,
 }

@@ -3,7 +3,7 @@
 //! Everything of size charges the [`Cache`]: memtables and buffers of background work hold *pinned* charges, inner nodes and
 //! metas of tables *resident* ones, cached blocks and table bodies are in [`Cell`]s and can be evicted. There is no table of
 //! cached things: a block is found through the table that owns it, so a hit is one load and touches no shared line but the
-//! use flag when it is clear.
+//! count of uses while that can grow.
 //!
 //! Charges are what the allocator reserves ([`heap_bytes`]), and a part of the budget is left to what it loses between them
 //! ([`chargeable`]), so that the resident memory of a process is near the budget.
@@ -25,7 +25,7 @@ mod queue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Memory of each cached thing besides itself: its `Arc` with charge and use flag, its entry in the queue.
+/// Memory of each cached thing besides itself: its `Arc` with charge and count of uses, its entry in the queue.
 pub const ITEM_BYTES: usize = 128;
 
 /// Part of the budget that the allocator loses between allocations, in percent (measured: 2 to 4),
