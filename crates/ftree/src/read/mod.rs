@@ -19,7 +19,7 @@
 //!   entries that the reader sees.
 //! - R4: the reader's number is registered before the first version is loaded.
 //!
-//! Threads: readers write no memory that others read, but for the use flag of a cold block and the sampled read work of
+//! Threads: readers write no memory that others read, but for the count of uses of a cold block and the sampled read work of
 //! slots.
 
 pub mod cursor;
