@@ -185,6 +185,7 @@ def test_a_cluster_is_archived_in_an_object_store(tmp_path):
             cluster = Cluster(tmp_path / "source", source, shards=3)
             client = source.enter_context(cluster.routers[0].client())
             prepare(client)
+            begun = time.monotonic()
             archive = Archive(cluster, target, tmp_path / "archive.log", store.environment())
             source.callback(lambda: archive.process.kill())
 
@@ -208,6 +209,9 @@ def test_a_cluster_is_archived_in_an_object_store(tmp_path):
                 archived(moment)
             archived(time_of(cluster))
             assert archive.end(signal.SIGTERM) == 0 and "panicked" not in archive.said(), archive.said()
+        # one of each set in two seconds, and a few where an archive begins and ends
+        objects = [key for key in store.keys("of the/cluster/") if key.endswith(".log")]
+        assert len(objects) <= len(cluster.shards + [cluster.config]) * ((time.monotonic() - begun) / 2 + 8), len(objects)
         names = {key.split("/")[2] for key in store.keys("of the/cluster/")}
         assert names >= {"config", "points", "shard-s0", "shard-s1", "shard-s2"}, names
         store.succeeds("verify", "--from", target)

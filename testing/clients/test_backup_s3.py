@@ -228,7 +228,7 @@ def test_what_is_wrong_is_said(store, tmp_path):
         store.s3.create_bucket(Bucket="bucket")
 
         # Damage.
-        name = store.succeeds("create", "--uri", server.uri, "--to", TARGET).split()[0]
+        name = store.succeeds("create", "--uri", server.uri, "--to", TARGET).splitlines()[-1].split()[0]
         key = max(store.keys(), key=lambda key: store.s3.head_object(Bucket="bucket", Key=key)["ContentLength"])
         whole = store.s3.get_object(Bucket="bucket", Key=key)["Body"].read()
         changed = bytearray(whole)

@@ -21,6 +21,9 @@ use crate::pace::Speed;
 
 /// Time between two requests to a server that has nothing.
 const POLL: Duration = Duration::from_millis(200);
+/// Time between two blocks of less than [`OBJECT_BYTES_MIN`], where each block is an object of its own.
+const OBJECT: Duration = Duration::from_secs(2);
+const OBJECT_BYTES_MIN: u64 = 1 << 20;
 /// Time after which the archive of an idle server says that there was nothing.
 const QUIET: Duration = Duration::from_secs(10);
 /// Time between two attempts to reach a server.
@@ -259,12 +262,15 @@ impl<'s> Archive<'s> {
     fn follow(&mut self, name: &str, watch: &Watch) -> std::result::Result<(), Stopped> {
         let mut reported = Instant::now();
         while !watch.is_stopped() {
-            let loads = self.added.loads;
+            let (loads, bytes) = (self.added.loads, self.added.bytes);
             let stepped = self.step(self.quiet.elapsed() >= QUIET);
             // Before the time: who sees that sees these.
             watch.loads.fetch_add(self.added.loads - loads, Ordering::AcqRel);
             if stepped? {
                 watch.time.fetch_max(self.added.time, Ordering::AcqRel);
+                if !self.writer.grows() && self.added.bytes - bytes < OBJECT_BYTES_MIN {
+                    watch.pause(OBJECT);
+                }
             } else {
                 std::thread::sleep(POLL);
             }

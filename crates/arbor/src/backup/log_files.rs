@@ -20,7 +20,7 @@
 //!
 //! Blocks of version 2 are encrypted, each under its number in the file.
 //!
-//! A file of an object store has one block, since it does not grow.
+//! A file of an object store has one block, since it does not grow; a process that archives writes one in two seconds, or one of each MB.
 //!
 //! - A1: a block is durable before the next is asked for. What a killed process leaves at the end of a file is cut short, and passed over.
 //! - A2: what is missing shows as a gap between the positions of the blocks, and is named.
@@ -51,6 +51,8 @@ const BLOCK_BYTES_MAX: u32 = 1 << 28;
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes that are read rather than passed over.
 const SKIPPED_BYTES_MIN: u64 = 1 << 18;
+/// Files whose heads are read at once: each of an object store is a request.
+const READERS: usize = 8;
 const DIRECTORY: &str = "log";
 const LOAD: &str = "load.json";
 
@@ -145,9 +147,19 @@ impl LogFiles {
 
     /// The heads of all blocks, in the order of their positions. Blocks are not read.
     pub(super) fn heads(&self) -> Result<Vec<LogBlockHead>> {
+        let files = self.files()?;
+        let part = files.len().div_ceil(READERS).max(1);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = files.chunks(part).map(|files| scope.spawn(|| self.heads_of(files))).collect();
+            let parts = readers.into_iter().map(|reader| reader.join().expect("a reader of heads does not panic"));
+            Ok(parts.collect::<Result<Vec<_>>>()?.concat())
+        })
+    }
+
+    fn heads_of(&self, files: &[LogFile]) -> Result<Vec<LogBlockHead>> {
         let mut heads = Vec::new();
-        for file in self.files()? {
-            let mut reader = LogReader::open(self, &file)?;
+        for file in files {
+            let mut reader = LogReader::open(self, file)?;
             while let Some(head) = reader.next_head()? {
                 heads.push(head);
             }
@@ -369,6 +381,11 @@ impl LogWriter {
 
     pub(super) fn deployment(&self) -> &str {
         &self.deployment
+    }
+
+    /// Returns true if files take more than one block.
+    pub(super) fn grows(&self) -> bool {
+        self.files.files.log_file_bytes() > 1
     }
 
     /// Ensures on `Ok`: the block is durable (A1).
