@@ -11,6 +11,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod appended;
+mod buffer;
 mod error;
 mod faulty;
 #[allow(unsafe_code, reason = "memory of a file, and the handler of the signal that its faults are")]
@@ -21,6 +22,7 @@ pub mod ring;
 pub mod testkit;
 mod traits;
 
+pub use buffer::{Buffer, DIRECT_UNIT};
 pub use error::{Error, Result};
 pub use faulty::{CallCounts, Fault, FaultyDisk};
 pub use real::RealDisk;

@@ -15,7 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::appended::AppendedFile;
 use crate::ring::{self, ReadLater};
-use crate::{Disk, Error, File, Lock, OpenMode, Result};
+use crate::{Buffer, DIRECT_UNIT, Disk, Error, File, Lock, OpenMode, Result};
 
 /// Files of the operating system. Stateless: any number of them may be used side by side.
 #[derive(Clone, Copy, Debug, Default)]
@@ -238,7 +238,13 @@ impl File for RealFile {
     }
 
     fn read_later(&self, offset: u64, len: usize) -> Option<ReadLater> {
-        ring::of_thread().filter(|_| !self.is_direct)?.read(&self.file, offset, len)
+        let ring = ring::of_thread()?;
+        if !self.is_direct {
+            return ring.read(&self.file, offset, vec![0; len].into(), 0..len);
+        }
+        let skip = (offset % DIRECT_UNIT as u64) as usize;
+        let whole = Buffer::aligned((skip + len).next_multiple_of(DIRECT_UNIT));
+        ring.read(&self.file, offset - skip as u64, whole, skip..skip + len)
     }
 
     #[allow(unsafe_code, reason = "neither std, rustix nor nix have this call")]

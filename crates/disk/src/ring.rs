@@ -18,6 +18,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +28,8 @@ use std::task::{Context, Poll, Waker};
 use io_uring::{IoUring, Probe, opcode, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::Buffer;
 
 /// Reads under way at once in each ring; further ones are not begun.
 const READS_MAX: usize = 256;
@@ -72,7 +75,9 @@ struct State {
 struct Read {
     /// Keeps the descriptor open: the kernel looks it up when the read is submitted.
     _file: Arc<fs::File>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
+    /// The part of the buffer that was requested; what is read may end behind it.
+    requested: Range<usize>,
     outcome: Arc<Outcome>,
 }
 
@@ -85,7 +90,7 @@ struct Outcome {
 struct OutcomeState {
     is_complete: bool,
     /// None: it failed, the file is shorter, or the bytes were taken.
-    bytes: Option<Vec<u8>>,
+    bytes: Option<Buffer>,
     waker: Option<Waker>,
 }
 
@@ -137,18 +142,23 @@ impl Ring {
         Ok(Ring { ring, state: Mutex::new(state) })
     }
 
-    /// Adds a read. None: as many are under way as may be.
-    pub(crate) fn read(&'static self, file: &Arc<fs::File>, offset: u64, len: usize) -> Option<ReadLater> {
-        let bytes = u32::try_from(len).ok()?;
+    /// Adds a read of a whole buffer, of which a part is requested. None: as many are under way as may be.
+    pub(crate) fn read(
+        &'static self,
+        file: &Arc<fs::File>,
+        offset: u64,
+        mut buffer: Buffer,
+        requested: Range<usize>,
+    ) -> Option<ReadLater> {
+        let bytes = u32::try_from(buffer.len()).ok()?;
         let outcome = Arc::<Outcome>::default();
-        let mut buffer = vec![0; len];
         let mut state = self.state.lock();
         let at = state.free.pop()?;
         let read = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer.as_mut_ptr(), bytes);
         let entry = read.offset(offset).build().user_data(at as u64);
         let slot = state.slots.get_mut(at).expect("R2: a free number is one of a slot");
         debug_assert!(slot.is_none(), "a free slot holds no read");
-        *slot = Some(Read { _file: file.clone(), buffer, outcome: outcome.clone() });
+        *slot = Some(Read { _file: file.clone(), buffer, requested, outcome: outcome.clone() });
         // SAFETY: the lock makes this the only use of the submission queue (R3). The memory of the buffer, which moving the vector
         // does not move, and the descriptor stay valid until the read is complete (R1).
         let pushed = unsafe { self.ring.submission_shared().push(&entry) };
@@ -190,16 +200,16 @@ impl Ring {
             }
         }
         for (read, result) in completed {
-            let Read { buffer, outcome, .. } = read;
-            let is_whole = usize::try_from(result).is_ok_and(|read| read == buffer.len());
-            outcome.complete(is_whole.then_some(buffer));
+            let Read { buffer, requested, outcome, .. } = read;
+            let is_whole = usize::try_from(result).is_ok_and(|read| read >= requested.end);
+            outcome.complete(is_whole.then(|| buffer.narrowed(requested)));
         }
     }
 }
 
 impl ReadLater {
     /// A read that is complete.
-    pub(crate) fn complete(bytes: Option<Vec<u8>>) -> ReadLater {
+    pub(crate) fn complete(bytes: Option<Buffer>) -> ReadLater {
         let outcome = Arc::<Outcome>::default();
         outcome.complete(bytes);
         ReadLater { outcome, added_to: None }
@@ -207,7 +217,7 @@ impl ReadLater {
 }
 
 impl Outcome {
-    fn complete(&self, bytes: Option<Vec<u8>>) {
+    fn complete(&self, bytes: Option<Buffer>) {
         let mut state = self.state.lock();
         (state.is_complete, state.bytes) = (true, bytes);
         let waker = state.waker.take();
@@ -219,9 +229,9 @@ impl Outcome {
 }
 
 impl Future for ReadLater {
-    type Output = Option<Vec<u8>>;
+    type Output = Option<Buffer>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Buffer>> {
         if self.added_to.take().is_some_and(|ring| ring.submit().is_err()) {
             return Poll::Ready(None);
         }
@@ -243,12 +253,12 @@ mod tests {
     use super::*;
     use crate::{Disk, OpenMode, RealDisk};
 
-    fn poll_once(read: &mut ReadLater) -> Poll<Option<Vec<u8>>> {
+    fn poll_once(read: &mut ReadLater) -> Poll<Option<Buffer>> {
         Pin::new(read).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     /// Completes all reads that were submitted.
-    fn wait(rings: &Rings, read: &mut ReadLater) -> Option<Vec<u8>> {
+    fn wait(rings: &Rings, read: &mut ReadLater) -> Option<Buffer> {
         loop {
             if let Poll::Ready(bytes) = poll_once(read) {
                 return bytes;
@@ -285,11 +295,11 @@ mod tests {
             assert!(!ring.has_added(), "one task that awaits its read submits all");
             reads.drain(10..20);
             for (from, len, read) in &mut reads {
-                assert!(wait(rings, read).unwrap() == bytes[*from..*from + *len], "{len} bytes at {from}");
+                assert!(wait(rings, read).unwrap()[..] == bytes[*from..*from + *len], "{len} bytes at {from}");
             }
         }
         let mut beyond = file.read_later(64 * 4096 - 5, 10).unwrap();
-        assert_eq!(wait(rings, &mut beyond), None, "fewer bytes than requested");
+        assert_eq!(wait(rings, &mut beyond).as_deref(), None, "fewer bytes than requested");
         while free(ring) < READS_MAX {
             rings.reap();
         }
@@ -299,15 +309,27 @@ mod tests {
             wait(rings, &mut read)
         };
         let read = std::thread::scope(|scope| scope.spawn(other).join()).unwrap();
-        assert!(read.unwrap() == bytes[4096..8192]);
+        assert!(read.unwrap()[..] == bytes[4096..8192]);
         let mut all: Vec<_> = std::iter::from_fn(|| file.read_later(0, 4096)).take(2 * READS_MAX).collect();
         assert_eq!((all.len(), free(ring)), (READS_MAX, 0), "R2");
         drop(file);
         std::fs::remove_file(&path).unwrap();
-        assert!(all.iter_mut().all(|read| wait(rings, read).unwrap() == bytes[..4096]), "R1: the file stays open");
+        assert!(all.iter_mut().all(|read| wait(rings, read).unwrap()[..] == bytes[..4096]), "R1: the file stays open");
         assert_eq!(free(ring), READS_MAX);
-        let direct = RealDisk.open_direct(&dir.path().join("g"), OpenMode::Create).unwrap();
-        assert!(direct.is_none_or(|file| file.read_later(0, 4096).is_none()), "buffers are not aligned");
+        let path = dir.path().join("g");
+        std::fs::write(&path, &bytes[..3 * 4096]).unwrap();
+        let Some(direct) = RealDisk.open_direct(&path, OpenMode::ReadWrite).unwrap() else {
+            return println!("this file system has no direct I/O");
+        };
+        for (from, len) in [(0, 4096), (100, 5000), (4095, 2), (8192, 4096)] {
+            let mut read = direct.read_later(from as u64, len).unwrap();
+            assert!(wait(rings, &mut read).unwrap()[..] == bytes[from..from + len], "{len} bytes at {from}, direct");
+        }
+        direct.set_len(2 * 4096 + 512).unwrap();
+        let mut last = direct.read_later(8000, 700).unwrap();
+        assert!(wait(rings, &mut last).unwrap()[..] == bytes[8000..8700], "up to the end of the file");
+        let mut beyond = direct.read_later(8000, 1000).unwrap();
+        assert_eq!(wait(rings, &mut beyond).as_deref(), None, "fewer bytes than requested");
     }
 
     #[test]
@@ -323,8 +345,8 @@ mod tests {
         let count = Arc::new(Count(0.into()));
         let waker = count.clone().into();
         assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());
-        outcome.complete(Some(vec![7]));
+        outcome.complete(Some(vec![7].into()));
         assert_eq!(count.0.load(std::sync::atomic::Ordering::SeqCst), 1);
-        assert_eq!(poll_once(&mut read), Poll::Ready(Some(vec![7])));
+        assert!(matches!(poll_once(&mut read), Poll::Ready(Some(bytes)) if bytes[..] == [7]));
     }
 }

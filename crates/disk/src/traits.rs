@@ -23,7 +23,7 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>>;
 
     /// Like `open`, for reads and writes that pass the page cache by. Offsets, lengths and the addresses of buffers are
-    /// then multiples of 4096. `None`: this file system does not do that.
+    /// then multiples of [`DIRECT_UNIT`](crate::DIRECT_UNIT). `None`: this file system does not do that.
     fn open_direct(&self, path: &Path, mode: OpenMode) -> Result<Option<Box<dyn File>>> {
         self.open(path, mode).map(Some)
     }
@@ -104,7 +104,7 @@ pub trait File: Send + Sync + Debug {
     /// Advises the operating system that this range is read soon. A hint.
     fn advise_soon(&self, _offset: u64, _len: u64) {}
 
-    /// Starts to read exactly this range, for a task that awaits it. None: this has to be read by a thread.
+    /// Starts to read exactly this range, also of a direct file, for a task that awaits it. None: this has to be read by a thread.
     fn read_later(&self, _offset: u64, _len: usize) -> Option<ReadLater> {
         None
     }

@@ -48,7 +48,7 @@ impl File for FaultyFile {
     fn read_later(&self, offset: u64, len: usize) -> Option<ReadLater> {
         let mut buffer = vec![0; len];
         let is_read = self.read_exact_at(&mut buffer, offset).is_ok();
-        Some(ReadLater::complete(is_read.then_some(buffer)))
+        Some(ReadLater::complete(is_read.then(|| buffer.into())))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {

@@ -9,24 +9,22 @@
 //!
 //! After a failed sync the file is poisoned: all further writes and syncs are refused (D2 of crate `disk`).
 
-mod aligned;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arbor_disk::ring::ReadLater;
-use arbor_disk::{Disk, File, OpenMode};
+use arbor_disk::{Buffer, DIRECT_UNIT, Disk, File, OpenMode};
 use parking_lot::Mutex;
 
 use crate::space::UNIT;
 use crate::{Error, Result};
-use aligned::AlignedBuffer;
 
 /// Written bytes after which writing behind starts.
 const WRITE_BEHIND: u64 = 256 << 10;
 /// Direct writes go out in pieces of at most this much.
 const PIECE: usize = 1 << 20;
 const _: () = assert!((PIECE as u64).is_multiple_of(UNIT), "each direct write but the first begins at a unit");
+const _: () = assert!(UNIT == DIRECT_UNIT as u64, "whole units are what direct I/O takes");
 
 pub struct DataFile {
     file: Box<dyn File>,
@@ -182,9 +180,9 @@ impl DataFile {
         let begin = offset / UNIT * UNIT;
         let skip = (offset - begin) as usize;
         let whole = (skip + len).next_multiple_of(UNIT as usize);
-        let mut buffer = AlignedBuffer::new(whole);
-        let done = self.file.read_at(buffer.bytes_mut(), begin).map_err(|error| map_error("reading", offset, error))?;
-        let requested = buffer.bytes().get(..done).and_then(|read| read.get(skip..skip + len));
+        let mut buffer = Buffer::aligned(whole);
+        let done = self.file.read_at(&mut buffer, begin).map_err(|error| map_error("reading", offset, error))?;
+        let requested = buffer.get(..done).and_then(|read| read.get(skip..skip + len));
         requested.map(<[u8]>::to_vec).ok_or_else(|| self.too_short(offset, len as u64))
     }
 
@@ -193,9 +191,9 @@ impl DataFile {
         let skip = (offset - begin) as usize;
         let first = bytes.len().min(PIECE - skip);
         let (first, rest) = bytes.split_at(first);
-        let mut buffer = AlignedBuffer::new((skip + bytes.len()).min(PIECE).next_multiple_of(UNIT as usize));
+        let mut buffer = Buffer::aligned((skip + bytes.len()).min(PIECE).next_multiple_of(UNIT as usize));
         if skip > 0 {
-            let unit = buffer.bytes_mut().get_mut(..UNIT as usize).unwrap_or_default();
+            let unit = buffer.get_mut(..UNIT as usize).unwrap_or_default();
             self.file.read_at(unit, begin).map_err(|error| map_error("reading", begin, error))?;
         }
         self.write_piece(&mut buffer, begin, skip, first)?;
@@ -205,11 +203,11 @@ impl DataFile {
         Ok(())
     }
 
-    fn write_piece(&self, buffer: &mut AlignedBuffer, begin: u64, skip: usize, piece: &[u8]) -> Result<()> {
+    fn write_piece(&self, buffer: &mut Buffer, begin: u64, skip: usize, piece: &[u8]) -> Result<()> {
         let end = skip + piece.len();
         debug_assert!(begin.is_multiple_of(UNIT) && end <= PIECE, "a piece of {end} bytes at {begin}");
         let whole = end.next_multiple_of(UNIT as usize);
-        let bytes = buffer.bytes_mut().get_mut(..whole).expect("the buffer holds a piece");
+        let bytes = buffer.get_mut(..whole).expect("the buffer holds a piece");
         let (written, zeros) = bytes.split_at_mut(end);
         written.get_mut(skip..).unwrap_or_default().copy_from_slice(piece);
         zeros.fill(0);

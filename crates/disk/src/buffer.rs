@@ -1,0 +1,55 @@
+//! Memory of reads and writes, aligned as direct I/O needs it.
+
+use std::ops::{Deref, DerefMut, Range};
+
+/// Address, offset and length of direct I/O are multiples of this.
+pub const DIRECT_UNIT: usize = 4096;
+
+/// Bytes of an allocation that may begin before them and end after them.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Vec<u8>,
+    begin: usize,
+    len: usize,
+}
+
+impl Buffer {
+    /// Makes a buffer of zeros whose address is a multiple of [`DIRECT_UNIT`].
+    pub fn aligned(len: usize) -> Buffer {
+        // more than is needed, so that an aligned part of it is long enough
+        let memory = vec![0; len + DIRECT_UNIT];
+        let begin = memory.as_ptr().align_offset(DIRECT_UNIT);
+        assert!(begin < DIRECT_UNIT, "`align_offset` is below the alignment");
+        Buffer { memory, begin, len }
+    }
+
+    /// Keeps a part of the bytes.
+    ///
+    /// Requires: `part` ends within the buffer.
+    pub(crate) fn narrowed(mut self, part: Range<usize>) -> Buffer {
+        assert!(part.start <= part.end && part.end <= self.len, "{part:?} of {} bytes", self.len);
+        self.begin += part.start;
+        self.len = part.len();
+        self
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(memory: Vec<u8>) -> Buffer {
+        Buffer { begin: 0, len: memory.len(), memory }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.get(self.begin..self.begin + self.len).expect("the buffer is a part of its memory")
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.memory.get_mut(self.begin..self.begin + self.len).expect("the buffer is a part of its memory")
+    }
+}
