@@ -174,20 +174,27 @@ def test_the_end_of_a_resharding_drops_no_part_that_came_later(cluster, other):
     assert outcome == [REFUSED]
 
 
-def test_a_new_database_is_not_given_the_version_of_one_that_was_dropped(cluster, other):
-    """Shards keep the version of a database that was dropped."""
+def test_shards_keep_nothing_of_a_database_that_was_dropped(cluster, other):
+    """They refuse the version that routers of before have all the same."""
     for n in range(3):
         with cluster.routers[n % 2].client() as client:
             client.versions.c.insert_one({"_id": n})
+            client.admin.command("shardCollection", "versions.sharded", key={"a": 1})
             assert other.versions.c.count_documents({}) == 1
+            before = client.config.databases.find_one({"_id": "versions"})["version"]
             client.drop_database("versions")
-    versions = []
+    unsharded = {"e": bson.ObjectId("0" * 24), "t": bson.Timestamp(0, 0), "v": bson.Timestamp(0, 0)}
+    insert = {"insert": "c", "documents": [{}], "shardVersion": unsharded, "databaseVersion": before}
     for shard in cluster.shards[:2]:
-        with shard.client() as client:
-            versions += client.config["cache.ownership"].distinct("version.lastMod", {"_id": "versions"})
-            tokens = client.config["cache.fencingTokens"].find_one({"_id": "versions"})
-            assert tokens["token"] > bson.Timestamp(1, 1)
-    assert versions == [0, 0]
+        for _ in range(2):
+            with shard.client() as client:
+                until(lambda client=client: client.admin.command("hello")["isWritablePrimary"])
+                assert list(client.config["cache.ownership"].find({"_id": {"$regex": "^versions"}})) == []
+                tokens = client.config["cache.fencingTokens"].find_one({"_id": "versions"})
+                assert tokens["token"] > bson.Timestamp(1, 1)
+                assert code_of(lambda client=client: client.versions.command(insert)) == 249
+            shard.kill()
+            shard.start()
 
 
 def direct(shard):

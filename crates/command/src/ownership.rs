@@ -6,7 +6,8 @@
 //! O3: a chunk move sets a version while readers of the one before may still run: they see what the shard had when they began, and
 //! nothing of it is deleted before they end, nor before the state that hides it is the one that requests enter under. Writers of the range have ended by then (`moves`). O4: a snapshot of before a range
 //! arrived is not read under a version with the range: it would miss the range's documents. O5: a snapshot of before a range was
-//! deleted is read without the range's documents.
+//! deleted is read without the range's documents. O6: nothing is kept of a database or collection that was dropped: a version is taken where it is
+//! known alone, so requests with one of before are refused without a row.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::concerns::PastView;
 use crate::fencing::Fences;
 use crate::incoming::Incoming;
-use crate::moves::{ClearedRange, Entered, HiddenRanges, Moving, is_write, owned_before};
+use crate::moves::{ClearedRange, Entered, HiddenRanges, Moving, delete_rows, is_write, owned_before};
 use crate::{Commands, Error, Result};
 
 const STRIPES: usize = 256;
@@ -148,7 +149,7 @@ impl Placed {
 #[derive(Clone)]
 enum Known {
     Collection(Arc<Placed>),
-    /// Version of a database that has moved.
+    /// Version of a database.
     Database(DocBuf),
     /// A change is under way.
     Blocked,
@@ -220,11 +221,15 @@ impl Ownership {
     }
 
     fn set(&self, name: &str, state: Option<Known>) {
-        let mut known = self.known.write();
-        match state {
-            Some(state) => known.insert(name.to_owned(), state),
-            None => known.remove(name),
+        let Some(state) = state else {
+            self.known.write().remove(name);
+            self.before.lock().retain(|_, before| {
+                before.retain(|old| old.strong_count() > 0);
+                !before.is_empty()
+            });
+            return;
         };
+        self.known.write().insert(name.to_owned(), state);
     }
 
     /// Checks the versions of a request. A write of a range that is about to leave waits until it has left, or stays. Errors: the
@@ -356,10 +361,9 @@ fn is_series_of_shards(namespace: &str) -> Error {
 
 fn check_database(known: Option<&Known>, db: &str, received: Doc<'_>) -> Result<()> {
     let required = match known {
-        None | Some(Known::Collection(..)) => return Ok(()),
         Some(Known::Database(own)) if own.as_bytes() == received.as_bytes() => return Ok(()),
         Some(Known::Database(own)) => Some(own.clone()),
-        Some(Known::Blocked) => None,
+        None | Some(Known::Collection(..) | Known::Blocked) => None,
     };
     let mut details = DocBuf::new().with("db", db).with("vReceived", received);
     if let Some(required) = &required {
@@ -626,16 +630,18 @@ impl Commands {
         dropped: &[ObjectId],
     ) -> Result<()> {
         let ownership = self.ownership()?;
-        if known.is_none() {
-            self.forget_ranges(name)?;
-        }
-        let has_arrived = match kept.is_empty() && dropped.is_empty() {
-            true => {
+        let has_arrived = match (&known, kept.is_empty() && dropped.is_empty()) {
+            (None, _) => {
+                self.forget_ranges(name)?;
+                delete_rows(&Scope::of_server(&self.database), rows()?, &DocBuf::new().with("_id", name))?;
+                false
+            }
+            (Some(_), true) => {
                 self.persist(&rows()?, row)?;
                 false
             }
             // a member that follows shows a range with the version that owns it, and not before
-            false => self.settle_ranges(name, kept, dropped, (&rows()?, row))?,
+            (Some(_), false) => self.settle_ranges(name, kept, dropped, (&rows()?, row))?,
         };
         self.database.make_durable(arbor_txn::Durability::Journaled, None)?;
         let Some(Known::Collection(placed)) = known else {
@@ -839,6 +845,41 @@ mod tests {
         // the first one is forgotten
         assert_eq!(placed.check_snapshot(&request, Position(0)).unwrap_err().code, Code::MIGRATION_CONFLICT);
         assert!(placed.check_snapshot(&request, Position(1)).is_ok() && bounds(&placed, 1) == 128);
+    }
+
+    #[test]
+    fn only_the_known_version_of_a_database_passes() {
+        let ownership = Ownership::default();
+        let of_collection = version(0, 0);
+        let code = |of_database: &DocBuf| {
+            let request = request(&of_collection).with("databaseVersion", of_database);
+            enter(&ownership, &request).err().map(|error| error.code)
+        };
+        let (before, now) = (version(1, 1), version(2, 2));
+        assert_eq!(code(&before), Some(Code::STALE_DB_VERSION), "it may have been dropped");
+        ownership.set("db", Some(Known::Database(now.clone())));
+        assert_eq!((code(&before), code(&now)), (Some(Code::STALE_DB_VERSION), None));
+        ownership.set("db", None);
+        assert_eq!(code(&now), Some(Code::STALE_DB_VERSION));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_was_dropped() {
+        let ownership = Ownership::default();
+        let placed = || Arc::new(Placed::new(version(1, 2).as_doc(), None));
+        let read = placed();
+        for (name, old) in [("db.c", &read), ("db.d", &placed())] {
+            ownership.set(name, Some(Known::Collection(placed())));
+            ownership.before.lock().insert(name.to_owned(), vec![Arc::downgrade(old)]);
+        }
+        let left = |ownership: &Ownership| Vec::from_iter(ownership.before.lock().keys().cloned());
+        ownership.set("db.d", None);
+        assert_eq!((left(&ownership), ownership.known.read().len()), (vec!["db.c".to_owned()], 1));
+        ownership.set("db.c", None);
+        assert_eq!(left(&ownership), ["db.c"], "a request still runs under it");
+        drop(read);
+        ownership.set("db.d", None);
+        assert!(left(&ownership).is_empty() && ownership.known.read().is_empty());
     }
 
     #[test]

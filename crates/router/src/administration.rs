@@ -15,7 +15,7 @@ use arbor_command::{Answer, Error, FENCING_TOKEN, LOCK_IS_LOST, Result, TOKEN_LI
 use arbor_query::Interrupt;
 
 use crate::balancer::{self, Selection, Situation};
-use crate::catalog::{Database, Routing, deletes, inserts, new_version, now, updates};
+use crate::catalog::{Database, Routing, deletes, inserts, now, updates};
 use crate::chunks::replacement;
 use crate::moves::retried;
 use crate::shard::Shard;
@@ -191,7 +191,7 @@ impl Drop for Guard<'_> {
 pub(crate) enum Known<'t> {
     /// A change is under way.
     Blocked,
-    /// It is where unsharded collections are.
+    /// A collection is where unsharded ones are; a database is none.
     Nothing,
     Collection(&'t Table),
     /// Version of a database.
@@ -451,17 +451,14 @@ impl<'r> Request<'r> {
     pub(crate) fn bring_database_in_line(&self, db: &str, guard: &Guard<'_>) -> Result<()> {
         self.catalog().forget_database(db);
         let shards = self.catalog().refresh_shards(self.interrupt())?;
-        let version = match self.catalog().database(db, self.interrupt())? {
-            Some(database) => database.version,
-            // no router has it
-            None => new_version(0),
-        };
-        self.set_ownership(&shards, db, Known::Database(&version), guard)?;
+        let database = self.catalog().database(db, self.interrupt())?;
+        let known = database.as_ref().map_or(Known::Nothing, |database| Known::Database(&database.version));
+        self.set_ownership(&shards, db, known, guard)?;
         guard.settled();
         Ok(())
     }
 
-    /// Like [`Catalog::database_or_new`](crate::catalog::Catalog); the shard of a new one learns its version, since it may know one of the name that was dropped.
+    /// Like [`Catalog::database_or_new`](crate::catalog::Catalog); the shard of a new one learns its version, without which it refuses requests.
     pub(crate) fn database_or_new(&self, name: &str, primary: Option<&str>) -> Result<Database> {
         let (database, is_new) = self.catalog().database_or_new(name, primary, self.interrupt())?;
         if !is_new {

@@ -2,13 +2,13 @@
 //!
 //! B1: the config servers decide by one transaction, `dropping` in the document of the database. Before it the shards refuse requests on the
 //! collections that are not sharded; after it nothing uses the database until all of it is gone. B2: who has the lock of the database completes
-//! it. B3: the shards keep a version that no router has, so one that still knows the database learns that it is gone.
+//! it. B3: the shards then know no version of it, so a router that still has one learns that it is gone.
 
 use arbor_bson::{Code, DocBuf};
 use arbor_command::{Answer, Error, Result};
 
 use crate::administration::{Guard, Known};
-use crate::catalog::{deletes, new_version, updates};
+use crate::catalog::{deletes, updates};
 use crate::moves::{FINISH_MAX, retried};
 use crate::two_phase::on_each;
 use crate::zones::ranges_of_database;
@@ -81,7 +81,7 @@ impl Request<'_> {
         let drop = guard.fenced(DocBuf::new().with("dropDatabase", 1i32));
         let commands = shards.iter().map(|shard| (shard.clone(), drop.clone())).collect();
         on_each(db, commands, &interrupt).into_iter().try_for_each(|(_, outcome)| outcome.map(drop_reply))?;
-        self.set_ownership(&shards, db, Known::Database(&new_version(0)), guard)?;
+        self.set_ownership(&shards, db, Known::Nothing, guard)?;
         let gone = deletes("databases", &DocBuf::new().with("_id", db));
         self.transaction_without_zones(guard, &ranges_of_database(db), &[gone], &interrupt)?;
         self.catalog().forget_database(db);
