@@ -6,6 +6,7 @@ import pytest
 from pymongo import DeleteOne, InsertOne, UpdateMany
 
 from arbor_cluster import Cluster
+from test_router import code_of
 
 
 @pytest.fixture
@@ -62,3 +63,22 @@ def test_reads_of_collections_that_another_router_has_sharded(routers):
     client.admin.command("split", "de.c", middle={"a": 5})
     client.admin.command("moveChunk", "de.c", find={"a": 5}, to="s1")
     assert counts() == expected
+
+
+def test_a_clone_does_not_take_the_name_of_a_collection_that_another_router_has_moved(routers):
+    client, other = routers
+    for name in ("c", "to"):
+        client.de[name].insert_many([{"_id": n} for n in range(10)])
+    clone = {"cloneCollectionAsCapped": "c", "toCollection": "to", "size": 4096}
+    # the other router learns that the primary shard has it
+    assert other.de.to.count_documents({}) == 10 and code_of(lambda: other.de.command(clone)) == 48
+    client.admin.command("moveCollection", "de.to", toShard="s1")
+    assert code_of(lambda: other.de.command(clone)) == 48
+    assert client.admin.command("checkMetadataConsistency", 1)["cursor"]["firstBatch"] == []
+    assert other.de.to.count_documents({}) == 10 and "capped" not in other.de.to.options()
+    # its own place is that of the database
+    client.admin.command("moveCollection", "de.c", toShard="s1")
+    assert code_of(lambda: other.de.command({**clone, "toCollection": "new"})) == 20
+    client.admin.command("moveCollection", "de.c", toShard="s0")
+    other.de.command({**clone, "toCollection": "new"})
+    assert client.de.new.count_documents({}) == 10 and client.de.new.options()["capped"]

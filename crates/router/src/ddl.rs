@@ -7,7 +7,7 @@ use arbor_bson::{Array, ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_protocol::arguments::{Field, is_present};
 
-use crate::catalog::{Routing, versioned};
+use crate::catalog::{Routing, version_entry, versioned};
 use crate::chunks::serves;
 use crate::definitions::first_batch;
 use crate::rows::Stream;
@@ -60,6 +60,49 @@ impl Request<'_> {
                 }))
             }
         })
+    }
+
+    /// `cloneCollectionAsCapped`: the shard of the source checks the version of the target, too, which it is to make.
+    pub(crate) fn clone_as_capped(&self) -> Result<Answer> {
+        let Some(ValueRef::String(to)) = self.body().get("toCollection") else { return self.forward(false) };
+        let (db, source) = (self.routed.db, self.namespace()?);
+        let to = format!("{db}.{to}");
+        let mut is_new = false;
+        let reply = self.with_routing(db, &source, false, |routing| {
+            let shard = match routing {
+                Routing::Unsharded(shard, _) | Routing::Config(shard) => shard.clone(),
+                Routing::Sharded(table, _) => match table.shards().collect::<Vec<_>>().as_slice() {
+                    [only] => self.catalog().shard(only, self.interrupt())?,
+                    _ => return self.over_shards(table, routing),
+                },
+            };
+            let target = self.routing(db, &to, false)?;
+            let refusal = match &target {
+                Routing::Sharded(..) => {
+                    let text = format!("cloneCollectionAsCapped failed - destination collection {to} already exists.");
+                    Some(Error::new(Code::NAMESPACE_EXISTS, text))
+                }
+                Routing::Unsharded(own, _) if own.name != shard.name => {
+                    let text = format!("{source} is not on the shard {}, on which {to} is to be", own.name);
+                    Some(Error::new(Code::ILLEGAL_OPERATION, text))
+                }
+                Routing::Unsharded(..) | Routing::Config(_) => None,
+            };
+            match refusal {
+                // no shard has checked what it is based on
+                Some(refusal) if is_new => return Err(refusal),
+                Some(refusal) => {
+                    is_new = true;
+                    self.forget(&to);
+                    return Err(Error::new(Code::STALE_CONFIG, refusal.message.clone()));
+                }
+                None => {}
+            }
+            let versions: ArrayBuf = version_entry(&to, &target).iter().collect();
+            let body = fields::without(self.body(), &["shardVersions"]).with("shardVersions", &versions);
+            self.with_body(&body, |request| request.forward_to(routing, &shard))
+        })?;
+        Ok(Answer::Reply(reply))
     }
 
     /// Runs the command on all shards of a sharded collection, as it is.

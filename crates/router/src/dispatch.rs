@@ -57,7 +57,6 @@ const LOCAL: &[&str] = &[
 /// Commands on one collection, or on one database, that the shard with it runs as they are, if the collection is not sharded.
 const FORWARDED: &[&str] = &[
     "cleanupStructuredEncryptionData",
-    "cloneCollectionAsCapped",
     "collStats",
     "collstats",
     "compact",
@@ -222,6 +221,7 @@ impl Request<'_> {
             "bulkWrite" => self.bulk_write(),
             "getMore" => self.get_more(),
             "killCursors" => self.kill_cursors(),
+            "cloneCollectionAsCapped" => self.clone_as_capped(),
             "commitTransaction" | "abortTransaction" => self.end_transaction(),
             "collMod" | "create" | "createIndexes" | "dropIndexes" | "deleteIndexes" | "drop" | "dropDatabase"
             | "renameCollection" => self.define(name),
