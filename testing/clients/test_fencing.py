@@ -391,3 +391,37 @@ def test_old_rows_of_tokens_become_a_bound(tmp_path):
                 assert enter(client, "", 4 * 3600) == 2, "the name of the bound is that of no lock"
             shard.kill()
             shard.start()
+
+
+def test_a_shard_that_is_added_takes_no_token_of_before(cluster, other, tmp_path):
+    filled(other, "added")
+    block = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": {
+        "failCommands": ["_shardsvrSetOwnership"], "blockConnection": True, "blockTimeMS": 3000}}
+    with Member(tmp_path, "s3", "--shardsvr", FLAGS) as s3, cluster.shards[1].client() as s1, cluster.routers[0].client() as client:
+        s3.initiate()
+        before = other.admin.command("ping")["$clusterTime"]["clusterTime"]
+        s1.admin.command(block)
+        outcome = []
+        thread = threading.Thread(target=lambda: outcome.append(client.added.command("dropDatabase")["dropped"]))
+        thread.start()
+        until(lambda: s1.admin.command(block)["count"])
+        s1.admin.command("configureFailPoint", "failCommand", mode="off")
+        with s3.client() as direct:
+            until(lambda: direct.admin.command("hello")["isWritablePrimary"])
+            other.admin.command("addShard", s3.hosts)
+            thread.join()
+            # who has held a lock since before then has read its token again
+            assert outcome == ["added"]
+            tokens = {row["_id"]: row["token"] for row in direct.config["cache.fencingTokens"].find()}
+            assert tokens["added"] >= tokens[""] > before
+        for _ in range(2):
+            with s3.client() as direct:
+                until(lambda direct=direct: direct.admin.command("hello")["isWritablePrimary"])
+                for lock in ("added", "never.c", "config.shards"):
+                    token = {"lock": lock, "token": before}
+                    set_ownership = lambda: direct.admin.command("_shardsvrSetOwnership", "never.c", state="blocked", fencingToken=token)
+                    assert code_of(set_ownership) == 46, lock
+            s3.kill()
+            s3.start()
+        for state in ("started", "completed"):
+            assert other.admin.command("removeShard", "s3")["state"] == state

@@ -7,14 +7,15 @@
 //! here at once. F4: before it runs, its token is a row of `config.cache.fencingTokens`, on the disk and with the set: a restart, or another
 //! primary, refuses the same. F5: where there are many rows, those that are older by [`TOKEN_LIFE`] than a newest token become one bound, the row without
 //! a name: a lock that has no row refuses tokens before that. Holders renew their token well before ([`TOKEN_LIFE`]), so the bound refuses those alone
-//! that were paused for as long. Rejected: a counter, which is one more write for each lock; the clock of a server, which another primary may
+//! that were paused for as long. F6: the token with which a server becomes a shard is its first bound: it has heard of no holder before. Routers that know the shard have
+//! read their tokens later. Rejected: a counter, which is one more write for each lock; the clock of a server, which another primary may
 //! have set back; rows that go with their collection, since an earlier holder may wake up later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_bson::{Code, DocBuf, Timestamp, ValueRef};
+use arbor_bson::{Code, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_protocol::arguments::Field;
 use arbor_query::{FindSpec, Interrupt, Scope};
 use arbor_store::Namespace;
@@ -216,6 +217,14 @@ impl Fences {
         Some(bound)
     }
 
+    /// Refuses tokens before one for all locks from now on, and returns the bound that is to be stored.
+    fn begin_with(&self, token: Timestamp) -> Timestamp {
+        let mut known = self.known.lock();
+        known.bound = known.bound.max(token);
+        known.locks.values().for_each(|fence| fence.state.lock().advance(known.bound));
+        known.bound
+    }
+
     /// Forgets the locks for which the bound does. Requires that it is stored.
     fn forget_old(&self) {
         let mut known = self.known.lock();
@@ -268,6 +277,18 @@ impl Commands {
         delete_rows(&Scope::of_server(&self.database), rows()?, &old)?;
         fences.forget_old();
         Ok(())
+    }
+
+    /// Refuses what holders of before this command send, of all locks, as a server that becomes a shard does (F6). Requires that the command has a token.
+    pub(crate) fn fence_earlier_holders(&self, body: Doc<'_>) -> Result<()> {
+        let Some(fences) = self.ownership.as_ref().map(|ownership| &ownership.fences) else { return Ok(()) };
+        let given = match body.get(FENCING_TOKEN) {
+            Some(ValueRef::Document(given)) => given.get("token"),
+            _ => None,
+        };
+        let Some(ValueRef::Timestamp(token)) = given else { unreachable!("it was checked as the command entered") };
+        let _one = fences.bounding.lock();
+        self.store_token(OTHERS, fences.begin_with(token))
     }
 
     /// Reads the tokens that this shard knew before.
@@ -337,6 +358,27 @@ mod tests {
         former.learn(&[row(OTHERS, bound), row("db.c1", at(10 * life))]);
         assert!(enter(&former, "db.c0", 11).is_err() && enter(&former, "db.c1", 9 * life).is_err());
         assert!(enter(&former, "db.new", 11).is_err() && enter(&former, "db.c0", 9 * life).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_becomes_a_shard_takes_no_token_of_before() {
+        let fences = Fences::default();
+        let joining = enter(&fences, 5).unwrap();
+        assert_eq!(fences.begin_with(at(5)), at(5));
+        drop(joining);
+        for lock in ["db.c", "db.new"] {
+            assert!(
+                fences.of(lock).enter(at(4), || Ok(())).is_err() && fences.of(lock).enter(at(5), || Ok(())).is_ok()
+            );
+        }
+        assert_eq!(fences.begin_with(at(3)), at(5), "it does not go back");
+        // one that was known before
+        let fences = Fences::default();
+        let running = enter(&fences, 2).unwrap();
+        fences.begin_with(at(5));
+        assert!(enter(&fences, 2).is_err(), "it has a later one now");
+        drop(running);
+        assert!(enter(&fences, 6).is_ok());
     }
 
     #[test]

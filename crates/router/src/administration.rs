@@ -6,6 +6,7 @@
 //! servers, and is left to grow old where they may not be ([`Guard::leave`]). Who takes an old lock over completes what is left and brings all shards
 //! in line first ([`Request::take_over`]), so nothing that an earlier holder has sent, or sends later, stays on any of them.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,13 +43,48 @@ const ZONES: &str = "config.tags";
 pub(crate) struct Guard<'r> {
     router: &'r Router,
     id: DocBuf,
-    /// The time of a state of the config servers in which the lock was this one's. Those of later holders are later.
-    token: std::cell::Cell<Timestamp>,
-    /// Time at which that was read.
-    proven: std::cell::Cell<Instant>,
+    token: Token,
     /// Time of its last renewal.
-    renewed: std::cell::Cell<Instant>,
-    is_left: std::cell::Cell<bool>,
+    renewed: Cell<Instant>,
+    is_left: Cell<bool>,
+}
+
+/// The time of a state of the config servers in which a lock was this one's. Those of later holders are later.
+///
+/// It is read again where it is older than [`TOKEN_AGE_MAX`], so that no shard forgets it (F5 of `fencing`), or than what the router knows of a shard, which
+/// takes none of before it became one (F6). Where that fails, as when the config servers cannot be asked, the one before may do: the shards decide.
+struct Token {
+    time: Cell<Timestamp>,
+    /// Time at which that was read.
+    read: Cell<Instant>,
+}
+
+impl Token {
+    /// A token that no shard takes.
+    fn none() -> Token {
+        Token { time: Cell::new(Timestamp { seconds: 0, increment: 0 }), read: Cell::new(Instant::now()) }
+    }
+
+    /// Returns the token of a command that is sent now. `age_max`: beyond that it is read again; `shard_found`: time at which the newest shard became known.
+    fn current(
+        &self,
+        age_max: Duration,
+        shard_found: Option<Instant>,
+        read: impl FnOnce() -> Result<Timestamp>,
+    ) -> Timestamp {
+        if self.read.get().elapsed() > age_max || shard_found.is_some_and(|found| found >= self.read.get()) {
+            let _ = self.renew(read);
+        }
+        self.time.get()
+    }
+
+    /// Reads a later one. Errors: also that another router has the lock.
+    fn renew(&self, read: impl FnOnce() -> Result<Timestamp>) -> Result<()> {
+        let begun = Instant::now();
+        self.time.set(read()?.max(self.time.get()));
+        self.read.set(begun);
+        Ok(())
+    }
 }
 
 /// Says at its end that something is over.
@@ -72,11 +108,9 @@ impl Guard<'_> {
 
     /// Returns a command with the proof of the lock for a shard, which refuses it once it has heard of a later holder.
     pub(crate) fn fenced(&self, command: DocBuf) -> DocBuf {
-        if self.proven.get().elapsed() > TOKEN_AGE_MAX {
-            // where it fails, the one before may do
-            let _ = self.renew_token(&self.router.within(RENEWAL));
-        }
-        let token = DocBuf::new().with("lock", self.name()).with("token", ValueRef::Timestamp(self.token.get()));
+        let (router, found) = (self.router, self.router.catalog.shard_found());
+        let token = self.token.current(TOKEN_AGE_MAX, found, || self.read_token(&router.within(RENEWAL)));
+        let token = DocBuf::new().with("lock", self.name()).with("token", ValueRef::Timestamp(token));
         command.with(FENCING_TOKEN, &token)
     }
 
@@ -88,20 +122,16 @@ impl Guard<'_> {
     /// wait for earlier tokens, and refuse them afterwards. Errors: also that another router has the lock.
     pub(crate) fn end_begun(&self, interrupt: &Interrupt) -> Result<()> {
         self.router.catalog.write(self.renewal(), interrupt)?;
-        let before = self.token.get();
-        self.renew_token(interrupt)?;
-        match self.token.get() > before {
+        let before = self.token.time.get();
+        self.token.renew(|| self.read_token(interrupt))?;
+        match self.token.time.get() > before {
             true => Ok(()),
             false => Err(Error::new(Code::INTERNAL_ERROR, "the config servers have read a state of before a renewal")),
         }
     }
 
-    /// Reads a later token. Errors: also that another router has the lock.
-    fn renew_token(&self, interrupt: &Interrupt) -> Result<()> {
-        let token = self.router.catalog.time_of_lock(&self.id, interrupt)?.ok_or_else(lock_is_lost)?;
-        self.token.set(token.max(self.token.get()));
-        self.proven.set(Instant::now());
-        Ok(())
+    fn read_token(&self, interrupt: &Interrupt) -> Result<Timestamp> {
+        self.router.catalog.time_of_lock(&self.id, interrupt)?.ok_or_else(lock_is_lost)
     }
 
     /// Keeps the lock young while something runs that does not do so itself.
@@ -359,11 +389,9 @@ impl<'r> Request<'r> {
     /// Begins to hold a lock that was written. None: another router has taken it away.
     fn guard_of(&self, lock: &DocBuf, is_left: bool) -> Result<Option<Guard<'r>>> {
         let id = lock.as_doc().iter().filter(|(name, _)| matches!(*name, "_id" | "ts")).collect();
-        let (renewed, is_left) = (std::cell::Cell::new(Instant::now()), std::cell::Cell::new(is_left));
-        let token = std::cell::Cell::new(Timestamp { seconds: 0, increment: 0 });
-        let proven = std::cell::Cell::new(Instant::now());
-        let guard = Guard { router: self.router, id, token, proven, renewed, is_left };
-        match guard.renew_token(self.interrupt()) {
+        let (renewed, is_left) = (Cell::new(Instant::now()), Cell::new(is_left));
+        let guard = Guard { router: self.router, id, token: Token::none(), renewed, is_left };
+        match guard.token.renew(|| guard.read_token(self.interrupt())) {
             Err(error) if is_lock_lost(&error) => Ok(None),
             taken => taken.map(|()| Some(guard)),
         }
@@ -830,5 +858,65 @@ impl<'r> Request<'r> {
             documents.push(DocBuf::new().with("ns", namespace.as_str()).with("shards", &of_shards));
         }
         self.over_documents(documents, stages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Duration = Duration::ZERO;
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn at(seconds: u32) -> Timestamp {
+        Timestamp { seconds, increment: 1 }
+    }
+
+    fn token(seconds: u32) -> Token {
+        let token = Token::none();
+        token.renew(|| Ok(at(seconds))).unwrap();
+        token
+    }
+
+    fn unread() -> Result<Timestamp> {
+        unreachable!("the token is young")
+    }
+
+    #[test]
+    fn an_old_token_is_read_again() {
+        let token = token(5);
+        assert_eq!(token.current(LONG, None, unread), at(5));
+        assert_eq!(token.current(NONE, None, || Ok(at(7))), at(7));
+        assert_eq!(token.current(LONG, None, unread), at(7));
+        assert_eq!(token.current(NONE, None, || Ok(at(6))), at(7), "a member that is behind has said it");
+    }
+
+    #[test]
+    fn a_token_of_before_a_shard_is_read_again() {
+        let token = token(5);
+        let found = Instant::now();
+        assert_eq!(token.current(LONG, Some(found), || Ok(at(7))), at(7));
+        assert_eq!(token.current(LONG, Some(found), unread), at(7));
+    }
+
+    #[test]
+    fn a_holder_that_could_not_renew_its_token_has_the_one_before_and_tries_again() {
+        let (token, tries) = (token(5), Cell::new(0));
+        let failing = |error: fn() -> Error| {
+            tries.set(tries.get() + 1);
+            Err(error())
+        };
+        let lost = || Error::new(Code::HOST_UNREACHABLE, "the config servers cannot be reached");
+        let errors: [fn() -> Error; 3] = [lost, lock_is_lost, lost];
+        for (tried, error) in (1..).zip(errors) {
+            assert_eq!((token.current(NONE, None, || failing(error)), tries.get()), (at(5), tried));
+        }
+        assert_eq!(token.current(NONE, None, || Ok(at(7))), at(7));
+        assert_eq!(token.renew(lock_is_lost_now).unwrap_err().code, Code::LOCK_BUSY, "where it is asked for, it is said");
+        assert_eq!(token.current(LONG, None, unread), at(7));
+    }
+
+    fn lock_is_lost_now() -> Result<Timestamp> {
+        Err(lock_is_lost())
     }
 }

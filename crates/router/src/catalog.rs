@@ -64,6 +64,8 @@ const LOST: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct Copies {
     shards: BTreeMap<String, Arc<Shard>>,
+    /// Time at which the newest of them became known here.
+    shard_found: Option<Instant>,
     databases: HashMap<String, Database>,
     collections: HashMap<String, Option<Arc<Table>>>,
     /// Tables that are out of date. Their changes are fewer than all chunks.
@@ -252,8 +254,16 @@ impl Catalog {
             };
             shards.insert(name.to_owned(), shard);
         }
+        if shards.keys().any(|name| !known.shards.contains_key(name)) {
+            known.shard_found = Some(Instant::now());
+        }
         known.shards = shards;
         Ok(known.shards.values().cloned().collect())
+    }
+
+    /// Returns the time at which a shard became known here that was not before. None: none is known.
+    pub(crate) fn shard_found(&self) -> Option<Instant> {
+        self.known.lock().shard_found
     }
 
     /// Reads all shards again if the config servers can be asked, and returns them.

@@ -70,6 +70,7 @@ pub(crate) fn join(call: &mut Call<'_>) -> Result<()> {
     let name = call.field("shardName").string(call.required("shardName")?)?;
     let config = call.field("configsvrConnectionString").string(call.required("configsvrConnectionString")?)?;
     let cluster = call.required("clusterId")?;
+    call.server.fence_earlier_holders(call.body)?;
     if let Some(identity) = call.server.shard_identity()? {
         let same = matches!(identity.get("clusterId"), Some(own) if arbor_bson::identical(own, cluster))
             && matches!(identity.get("shardName"), Some(ValueRef::String(own)) if own == name);
