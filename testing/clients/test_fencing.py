@@ -344,6 +344,18 @@ def test_a_rename_that_was_decided_is_completed_before_anything_else(cluster, ot
     assert outcome == [REFUSED] and blocked(cluster, name) == []
 
 
+def test_a_join_has_a_collection_repaired_that_a_shard_refuses(cluster, other):
+    """As one whose change was given up. No other request is about it."""
+    db = filled(other, "joined")
+    with cluster.shards[0].client() as s0:
+        token = s0.config["cache.fencingTokens"].find_one({"_id": "joined.c"})["token"]
+        s0.admin.command("_shardsvrSetOwnership", "joined.c", state="blocked", fencingToken={"lock": "joined.c", "token": token})
+    assert blocked(cluster, "joined") == ["s0"]
+    join = {"$lookup": {"from": "c", "localField": "_id", "foreignField": "a", "as": "x"}}
+    assert [one["_id"] for one in db.plain.aggregate([join, {"$match": {"x.b": 5}}])] == [5]
+    assert blocked(cluster, "joined") == []
+
+
 OF_LOCK_HOLDERS = [
     "Join", "Leave", "MoveChanges", "MoveClose", "MoveIn", "MoveOpen", "MoveOut", "MoveRead", "MoveWrite", "ReplaceCollection", "SetOwnership", "TakeDocuments"]
 

@@ -428,8 +428,13 @@ impl<'r> Request<'r> {
         Ok(())
     }
 
-    /// Completes what routers have left that ended, as their old locks say.
+    /// Completes what routers have left that ended, as their old locks say, and what stages of this one wait for.
     pub(crate) fn continue_changes(&self) -> Result<()> {
+        for namespace in self.catalog().take_unrepaired() {
+            self.interrupt().check()?;
+            // where it fails, it is requested again
+            let _ = self.repair(namespace.split('.').next().unwrap_or_default(), &namespace);
+        }
         for held in self.catalog().read("locks", &DocBuf::new(), "_id", self.interrupt())? {
             self.interrupt().check()?;
             if is_old(held.as_doc()) {
@@ -912,7 +917,11 @@ mod tests {
             assert_eq!((token.current(NONE, None, || failing(error)), tries.get()), (at(5), tried));
         }
         assert_eq!(token.current(NONE, None, || Ok(at(7))), at(7));
-        assert_eq!(token.renew(lock_is_lost_now).unwrap_err().code, Code::LOCK_BUSY, "where it is asked for, it is said");
+        assert_eq!(
+            token.renew(lock_is_lost_now).unwrap_err().code,
+            Code::LOCK_BUSY,
+            "where it is asked for, it is said"
+        );
         assert_eq!(token.current(LONG, None, unread), at(7));
     }
 

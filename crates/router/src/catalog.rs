@@ -29,6 +29,8 @@ pub(crate) use views::View;
 /// Longest wait for the drop of a database.
 const DROP_PATIENCE: Duration = Duration::from_secs(20);
 const DROP_NAP: Duration = Duration::from_millis(50);
+/// Collections that wait for their repair at one time.
+const UNREPAIRED_MAX: usize = 1000;
 /// Copies of more collections than this are forgotten, all at once.
 const COLLECTIONS_MAX: usize = 100_000;
 
@@ -47,6 +49,8 @@ pub(crate) struct Catalog {
     lost: Mutex<Option<Instant>>,
     /// Those in which no write runs.
     sessions: Mutex<Vec<documents::Session>>,
+    /// Collections of which a shard refuses reads of stages, which cannot repair them.
+    unrepaired: Mutex<BTreeSet<String>>,
 }
 
 /// Interval at which a request that waits for a load checks its own end.
@@ -199,6 +203,7 @@ impl Catalog {
             no_views: Mutex::default(),
             lost: Mutex::default(),
             sessions: Mutex::default(),
+            unrepaired: Mutex::default(),
         })
     }
 
@@ -546,6 +551,22 @@ impl Catalog {
         self.known.lock().forget_used(db, namespace, used);
     }
 
+    /// Forgets what a request has used that a shard has refused; returns the name of the collection, which may be another one where it is about several.
+    pub(crate) fn forget_refused<'e>(
+        &self,
+        (db, namespace): (&str, &'e str),
+        used: &Routing,
+        error: &'e Error,
+    ) -> &'e str {
+        self.forget_used(db, namespace, used);
+        let details = error.details.as_ref().map(DocBuf::as_doc);
+        let refused = details.and_then(|details| fields::string(details, "ns")).unwrap_or(namespace);
+        if refused != namespace {
+            self.forget(refused.split('.').next().unwrap_or(db), refused);
+        }
+        refused
+    }
+
     /// The next load of a table reads all of its chunks.
     pub(crate) fn forget_former(&self, namespace: &str) {
         self.known.lock().former.remove(namespace);
@@ -556,6 +577,19 @@ impl Catalog {
         let mut known = self.known.lock();
         known.databases.remove(db);
         known.forget_where(|namespace| namespace.starts_with(&prefix));
+    }
+
+    /// Lets the thread that continues changes repair a collection.
+    pub(crate) fn request_repair(&self, namespace: &str) {
+        let mut unrepaired = self.unrepaired.lock();
+        if unrepaired.len() < UNREPAIRED_MAX {
+            unrepaired.insert(namespace.to_owned());
+        }
+    }
+
+    /// Returns the collections that are to be repaired. They are requested again if that fails.
+    pub(crate) fn take_unrepaired(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.unrepaired.lock())
     }
 
     pub(crate) fn forget_all(&self) {

@@ -14,7 +14,7 @@ use crate::pipeline::shards_of_pipeline;
 use crate::rows::{Merge, as_query, open_streams};
 use crate::shard::Read;
 use crate::transactions::Joined;
-use crate::{ATTEMPTS, fields, is_stale};
+use crate::{ATTEMPTS, REPAIRED_AT, fields, is_stale};
 
 /// Time to find out what a name is.
 const RESOLVE_MAX: Duration = Duration::from_secs(60);
@@ -79,9 +79,12 @@ impl Pending {
             match self.open_by(&routing, interrupt) {
                 Err(error) if is_stale(&error) && attempts < ATTEMPTS => {
                     interrupt.check()?;
-                    catalog.forget_used(db, &namespace, &routing);
+                    let refused = catalog.forget_refused((db, &namespace), &routing, &error);
                     std::thread::sleep(Duration::from_millis(10 << attempts.min(8)));
                     attempts += 1;
+                    if attempts >= REPAIRED_AT {
+                        catalog.request_repair(refused);
+                    }
                 }
                 other => return other,
             }

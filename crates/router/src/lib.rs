@@ -338,13 +338,7 @@ impl<'r> Request<'r> {
         attempts: &mut u32,
     ) -> Result<()> {
         self.interrupt().check()?;
-        self.catalog().forget_used(db, namespace, used);
-        // of a command on several collections it may be another one
-        let details = error.details.as_ref().map(DocBuf::as_doc);
-        let refused = details.and_then(|details| fields::string(details, "ns")).unwrap_or(namespace);
-        if refused != namespace {
-            self.forget(refused);
-        }
+        let refused = self.catalog().forget_refused((db, namespace), used, error);
         if *attempts > 0 {
             std::thread::sleep(Duration::from_millis(10 << (*attempts).min(8)));
         }
