@@ -9,9 +9,9 @@ import time
 import bson
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
-from arbor_cluster import Cluster, Member, Several
+from arbor_cluster import Cluster, Member, Router, Several
 from test_router import code_of
 
 DOCUMENTS = 200
@@ -356,13 +356,51 @@ def test_a_join_has_a_collection_repaired_that_a_shard_refuses(cluster, other):
     assert blocked(cluster, "joined") == []
 
 
+@pytest.mark.parametrize("outcome", ["done", "failed", "done, and made again"])
+def test_the_ranges_of_a_collection_go_with_it_if_the_router_ends_behind_its_drop(cluster, other, tmp_path, outcome):
+    name = "ranges_" + "".join(filter(str.isalpha, outcome))
+    db = filled(other, name)
+    other.admin.command("addShardToZone", "s0", zone=name)
+    other.admin.command("updateZoneKeyRange", f"{name}.plain", min={"_id": 0}, max={"_id": 9}, zone=name)
+    data = {"failCommands": ["drop"], "blockConnection": True, "blockTimeMS": 500}
+    point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": {**data, **({"errorCode": 96} if outcome == "failed" else {})}}
+
+    def run(router):
+        with router.client(retryWrites=False) as client, contextlib.suppress(PyMongoError):
+            client[name].command("drop", "plain")
+
+    with Router(tmp_path, cluster.config) as router, cluster.shards[0].client() as s0:
+        s0.admin.command(point)
+        thread = threading.Thread(target=run, args=[router])
+        thread.start()
+        until(lambda: s0.admin.command(point)["count"])
+        router.process.send_signal(signal.SIGSTOP)
+        s0.admin.command("configureFailPoint", "failCommand", mode="off")
+        if outcome != "failed":
+            until(lambda: "plain" not in s0[name].list_collection_names())
+        router.kill()
+        thread.join()
+    assert ("plain" in db.list_collection_names()) == (outcome == "failed")
+    if "again" in outcome:
+        db.plain.insert_one({})
+    with cluster.config.client() as config:
+        config.config.locks.update_many({"_id": {"$regex": f"^{name}"}}, {"$set": {"when": LONG_AGO}})
+    until(lambda: other.config.locks.count_documents({"_id": {"$regex": f"^{name}"}}) == 0)
+    left = list(other.config.tags.find({"ns": f"{name}.plain"}))
+    assert [(set(tag), tag["tag"]) for tag in left] == ([({"_id", "ns", "min", "max", "tag"}, name)] if outcome == "failed" else [])
+    assert db.plain.count_documents({}) == {"done": 0, "failed": DOCUMENTS}.get(outcome, 1)
+
+
 OF_LOCK_HOLDERS = [
     "Join", "Leave", "MoveChanges", "MoveClose", "MoveIn", "MoveOpen", "MoveOut", "MoveRead", "MoveWrite", "ReplaceCollection", "SetOwnership", "TakeDocuments"]
 
 
 def test_commands_of_lock_holders_need_a_token(cluster):
     with cluster.shards[0].client() as client:
-        token = lambda seconds: {"lock": "tokens.c", "token": bson.Timestamp(seconds, 1)}
+        # a shard takes none of before it became one
+        begin = int(time.time())
+        at = lambda seconds: bson.Timestamp(begin + seconds, 1)
+        token = lambda seconds: {"lock": "tokens.c", "token": at(seconds)}
         drop = lambda given: client.tokens.command("drop", "c", fencingToken=given)
         client.tokens.c.insert_one({})
         # any command may have one
@@ -374,7 +412,7 @@ def test_commands_of_lock_holders_need_a_token(cluster):
         for command in OF_LOCK_HOLDERS:
             assert code_of(lambda: client.admin.command(f"_shardsvr{command}", "tokens.c")) == 40414, command
             assert code_of(lambda: client.admin.command(f"_shardsvr{command}", "tokens.c", fencingToken=token(6))) == 46, command
-        assert client.config["cache.fencingTokens"].find_one({"_id": "tokens.c"})["token"] == bson.Timestamp(7, 1)
+        assert client.config["cache.fencingTokens"].find_one({"_id": "tokens.c"})["token"] == at(7)
 
 
 def test_old_rows_of_tokens_become_a_bound(tmp_path):

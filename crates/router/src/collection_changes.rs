@@ -2,16 +2,17 @@
 //!
 //! C1: the config servers decide by one transaction, in the document of the collection in `config.collections`: `dropping`, or `renaming` with
 //! the name before. Until then everything is as it was; after it the shards refuse requests (A1 of `administration`) until the change is done
-//! on all of them, by this router or by one whose request is refused.
+//! on all of them, by this router or by one whose request is refused. C2: the drop of a collection that is not on chosen shards is decided by its
+//! shard; what is left behind it, its ranges of zones, names it before.
 
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_store::Namespace;
 
 use crate::administration::{Guard, Known};
-use crate::catalog::{Routing, deletes, inserts, updates, version_entry};
+use crate::catalog::{Routing, deletes, inserts, updates, version_entry, versioned};
 use crate::chunks::replacement;
 use crate::definitions::first_batch;
 use crate::moves::{FINISH_MAX, retried};
@@ -20,8 +21,27 @@ use crate::table::Table;
 use crate::time_series::BUCKETS;
 use crate::{Request, fields};
 
+/// Field of the ranges of zones of a collection that a shard is to drop: the shard, and the UUID of the collection.
+const DROPPING: &str = "dropping";
+
 fn id_is(name: &str) -> DocBuf {
     DocBuf::new().with("_id", name)
+}
+
+fn ranges_of(namespace: &str) -> DocBuf {
+    DocBuf::new().with("ns", namespace)
+}
+
+/// Returns the UUID of a collection as `listCollections` shows it. Null: it is a view, or nothing.
+fn uuid_of(listed: Option<&DocBuf>) -> ValueRef<'_> {
+    let info = listed.and_then(|listed| fields::document(listed.as_doc(), "info"));
+    info.and_then(|info| info.get("uuid")).unwrap_or(ValueRef::Null)
+}
+
+/// Returns true if a collection on a shard is the one that was to be dropped, as far as can be known: on another shard its copy has another UUID.
+fn is_same(dropped: Doc<'_>, shard: &str, listed: &DocBuf) -> bool {
+    let uuid = dropped.get("uuid").unwrap_or(ValueRef::Null);
+    fields::string(dropped, "shard") != Some(shard) || arbor_bson::identical(uuid, uuid_of(Some(listed)))
 }
 
 impl<'r> Request<'r> {
@@ -38,18 +58,63 @@ impl<'r> Request<'r> {
         })
     }
 
-    /// Drops a collection on its shard, and then its ranges of zones: also those of one that is not there.
+    /// Drops a collection on its shard, and then its ranges of zones: also those of one that is not there. The ranges name it first, so that who takes the
+    /// lock over removes them if the shard has dropped it.
     fn drop_unsharded(&self, namespace: &str, routing: &Routing, shard: &Arc<Shard>) -> Result<Answer> {
-        let ranges = DocBuf::new().with("ns", namespace);
-        if self.catalog().read("tags", &ranges, "_id", self.interrupt())?.is_empty() {
+        if self.catalog().read("tags", &ranges_of(namespace), "_id", self.interrupt())?.is_empty() {
             return Ok(Answer::Reply(self.forward_to(routing, shard)?));
         }
         let guard = self.completed(self.lock_renewed(namespace)?)?;
-        let dropped = self.forward_to(routing, shard);
-        if dropped.as_ref().err().is_none_or(|error| error.code == Code::NAMESPACE_NOT_FOUND) {
-            self.finishing(|request| request.transaction_without_zones(&guard, &ranges, &[], request.interrupt()))?;
-        }
-        dropped.map(Answer::Reply)
+        self.check_series(routing)?;
+        let listed = self.on_shard(shard, &Namespace::parse(namespace)?, Some(&guard))?;
+        let dropped = DocBuf::new().with("shard", shard.name.as_str()).with("uuid", uuid_of(listed.as_ref()));
+        let note = DocBuf::new().with("$set", &DocBuf::new().with(DROPPING, &dropped));
+        guard.leave();
+        let reply = self.change_ranges(&ranges_of(namespace), Some(&note), &guard).and_then(|()| {
+            let command = versioned(guard.fenced(self.plain()), routing, &shard.name);
+            self.on_one(shard, self.routed.db, command, &[])
+        });
+        self.finishing(|request| {
+            let interrupt = request.interrupt();
+            if reply.is_err() {
+                retried(interrupt, || guard.end_begun(interrupt))?;
+            }
+            retried(interrupt, || request.finish_ranges(namespace, &guard))
+        })?;
+        guard.settled();
+        Ok(Answer::Reply(fields::passed(&reply?)))
+    }
+
+    /// Removes the ranges of zones of a collection whose drop has begun, if the shard has dropped it. Requires its lock, and that it is not on chosen shards.
+    fn finish_ranges(&self, namespace: &str, guard: &Guard<'_>) -> Result<()> {
+        let name = Namespace::parse(namespace)?;
+        let noted = ranges_of(namespace).with(DROPPING, &DocBuf::new().with("$exists", true));
+        let ranges = self.catalog().read("tags", &noted, "_id", self.interrupt())?;
+        let Some(dropped) = ranges.first().and_then(|range| fields::document(range.as_doc(), DROPPING)) else {
+            return Ok(());
+        };
+        self.catalog().forget_database(name.db());
+        let listed = match self.catalog().database(name.db(), self.interrupt())? {
+            None => None,
+            Some(database) => {
+                let shard = self.catalog().shard(&database.primary, self.interrupt())?;
+                // behind the drop, if that is still on its way
+                let listed = self.on_shard(&shard, &name, Some(guard))?;
+                listed.filter(|listed| is_same(dropped, &shard.name, listed))
+            }
+        };
+        let kept = DocBuf::new().with("$unset", &DocBuf::new().with(DROPPING, ""));
+        self.change_ranges(&noted, listed.map(|_| &kept), guard)
+    }
+
+    /// Changes ranges of zones of a collection, as the holder of its lock. `change`: none removes them.
+    fn change_ranges(&self, ranges: &DocBuf, change: Option<&DocBuf>, guard: &Guard<'_>) -> Result<()> {
+        let command = match change {
+            Some(change) => updates("tags", &[DocBuf::new().with("q", ranges).with("u", change).with("multi", true)]),
+            None => deletes("tags", ranges),
+        };
+        let of_zones = self.lock_zones()?;
+        self.catalog().transaction([guard, &of_zones], &[command], self.interrupt())
     }
 
     /// Drops the parts of a collection on all shards, and forgets its chunks and zones.
@@ -87,6 +152,7 @@ impl<'r> Request<'r> {
         let interrupt = self.interrupt();
         self.end_dead_resharding(namespace, guard)?;
         let Some(collection) = self.catalog().read_one("collections", namespace.into(), interrupt)? else {
+            self.finish_ranges(namespace, guard)?;
             let before = DocBuf::new().with("renaming.from", namespace);
             let renamed = self.catalog().read("collections", &before, "_id", interrupt)?;
             let Some(to) = renamed.first().and_then(|doc| fields::string(doc.as_doc(), "_id")) else { return Ok(()) };
@@ -153,7 +219,7 @@ impl<'r> Request<'r> {
             // the target is on chosen shards
             (Routing::Unsharded(shard, _), Routing::Sharded(..)) if from.db() == to.db() => {
                 self.check_target(to)?;
-                if self.on_shard(shard, from)?.is_none() {
+                if self.on_shard(shard, from, None)?.is_none() {
                     let text = format!("Source collection {from} does not exist");
                     return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
                 }
@@ -182,9 +248,13 @@ impl<'r> Request<'r> {
     }
 
     /// Returns the collection or view as a shard lists it.
-    fn on_shard(&self, shard: &Shard, namespace: &Namespace) -> Result<Option<DocBuf>> {
+    fn on_shard(&self, shard: &Shard, namespace: &Namespace, guard: Option<&Guard<'_>>) -> Result<Option<DocBuf>> {
         let only = DocBuf::new().with("name", namespace.collection());
         let list = DocBuf::new().with("listCollections", 1i32).with("filter", &only);
+        let list = match guard {
+            Some(guard) => guard.fenced(list),
+            None => list,
+        };
         let listed = shard.call(namespace.db(), &list, self.interrupt())?;
         Ok(first_batch(listed.as_doc())?.first().map(|doc| doc.to_buf()))
     }
@@ -198,7 +268,7 @@ impl<'r> Request<'r> {
         }
         let Some(database) = self.catalog().database(to.db(), self.interrupt())? else { return Ok(()) };
         let primary = self.catalog().shard(&database.primary, self.interrupt())?;
-        match self.on_shard(&primary, to)? {
+        match self.on_shard(&primary, to, None)? {
             Some(listed) if !may_drop || fields::string(listed.as_doc(), "type") != Some("collection") => Err(exists()),
             _ => Ok(()),
         }
