@@ -369,14 +369,15 @@ impl<'r> Request<'r> {
         for shard in &shards {
             guard.renew(interrupt)?;
             let is_primary = database.as_ref().is_some_and(|database| database.primary == shard.name);
-            let mut replace = guard.fenced(DocBuf::new().with("_shardsvrReplaceCollection", to));
+            let mut replace = DocBuf::new().with("_shardsvrReplaceCollection", to);
             if is_primary || table.shards().any(|own| own == shard.name) {
                 replace.append("renamed", from);
             } else {
                 let gone = DocBuf::new().with("_shardsvrReplaceCollection", from);
                 shard.call("admin", &guard.fenced(gone), interrupt)?;
             }
-            shard.call("admin", &replace, interrupt)?;
+            // in the order of their tokens
+            shard.call("admin", &guard.fenced(replace), interrupt)?;
         }
         let renaming = fields::document(collection.as_doc(), "renaming");
         if let Some(before) = renaming.and_then(|renaming| renaming.get("before")) {
