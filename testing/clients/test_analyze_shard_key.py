@@ -154,17 +154,6 @@ def sampled_until(d, statements, is_enough):
     raise AssertionError(found)
 
 
-def analyzed_with_counts(d, kinds):
-    """Returns an analysis, and the counts of the samples that it saw: those that wait as sampling ends are stored later."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        before = [one["cmdName"] for one in samples(d)]
-        analyzed = analyze(d, {"n": 1}, keyCharacteristics=False)
-        if len(samples(d)) == len(before):
-            return analyzed, {kind: before.count(kind) for kind in kinds}
-    raise AssertionError("samples were stored all the time")
-
-
 def test_configuration(d):
     fill(d)
     d.client.config.queryAnalyzers.delete_many({})
@@ -217,7 +206,14 @@ def test_samples_of_statements(d):
     expiring = d.client.config.sampledQueries.index_information()["expireAt_1"]
     assert expiring["expireAfterSeconds"] == 0
 
-    analyzed, counts = analyzed_with_counts(d, kinds)
+    # also those that waited to be stored
+    analyzed = analyze(d, {"n": 1}, keyCharacteristics=False)
+    names = [one["cmdName"] for one in samples(d)]
+    counts = {kind: names.count(kind) for kind in kinds}
+    status = d.client.admin.command("serverStatus")["queryAnalyzers"]
+    assert status["activeCollections"] == status["waitingSamples"] == status["droppedSamples"] == 0
+    assert status["totalSampledReadsCount"] >= sum(counts[kind] for kind in kinds[:4]) and status["totalSampledReadsBytes"] > 0
+    assert status["totalSampledWritesCount"] >= sum(counts[kind] for kind in kinds[4:]) and status["totalSampledWritesBytes"] > 0
     reads, writes = analyzed["readDistribution"], analyzed["writeDistribution"]
     assert reads["sampleSize"] == {"total": sum(counts[kind] for kind in kinds[:4]), **{kind: counts[kind] for kind in kinds[:4]}}
     assert writes["sampleSize"] == {"total": sum(counts[kind] for kind in kinds[4:]), **{kind: counts[kind] for kind in kinds[4:]}}
@@ -236,7 +232,7 @@ def test_samples_of_statements(d):
         total = reads["sampleSize"]["total"]
         command, key = ("reshardCollection", {"n": 1}) if d.command("collStats", "c").get("sharded") else ("shardCollection", {"n": 1})
         d.client.admin.command(command, "an.c", key=key)
-        assert analyze(d, {"few": 1}, keyCharacteristics=False)["readDistribution"]["sampleSize"]["total"] >= total
+        assert analyze(d, {"few": 1}, keyCharacteristics=False)["readDistribution"]["sampleSize"]["total"] == total
     # another collection of the name has no samples, and is not sampled
     d.drop_collection("c")
     fill(d)

@@ -19,9 +19,11 @@ impl Request<'_> {
         Ok(Answer::Reply(configuration.run(self.server, self, self.interrupt())?))
     }
 
-    /// Lets the samples of a collection be those of the one that takes its place. What fails is only samples.
+    /// Lets the samples of a collection be those of the one that takes its place. What fails is only samples, as do those that other routers take until they
+    /// know of it.
     pub(crate) fn keep_samples(&self, namespace: &str, before: &[u8], now: &[u8]) {
         let uuid = |bytes| ValueRef::Binary { subtype: 4, bytes };
+        self.server.store_samples(self.interrupt());
         for (collection, name, field) in [(ANALYZERS, "_id", "collUuid"), (SAMPLES, "ns", "collectionUuid")] {
             let statement = DocBuf::new()
                 .with("q", &DocBuf::new().with(name, namespace).with(field, uuid(before)))
@@ -31,6 +33,7 @@ impl Request<'_> {
             let update = DocBuf::new().with("update", collection).with("updates", &updates);
             let _ = self.catalog().write(update, self.interrupt());
         }
+        self.server.follow_analyzers();
     }
 
     /// Like [`Request::keep_samples`], for a collection that has got a table now.
@@ -120,6 +123,7 @@ impl Analyzed for Request<'_> {
 
     fn samples(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {
         let filter = samples_of(namespace, &self.uuid(namespace)?);
+        self.server.store_samples(self.interrupt());
         self.server.config_collections().read(SAMPLES, &filter, self.interrupt())
     }
 

@@ -1,8 +1,8 @@
 //! Samples of the statements of clients, for the distributions that `analyzeShardKey` shows.
 //!
 //! `config.queryAnalyzers` says which collections are sampled, and how often. A primary of a set, or a router, takes samples as statements
-//! end, and writes them to `config.sampledQueries`, a router to that of the config servers, about once a second. S1: what waits is bounded; under
-//! more load fewer are taken.
+//! end, and writes them to `config.sampledQueries`, a router to that of the config servers, about once a second. S1: what waits is bounded, also while it cannot be stored; what has no place is counted
+//! (`queryAnalyzers` of `serverStatus`). S2: an analysis has all samples of the statements that ended before it on the same server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,8 @@ const ACTIVE_MS: i64 = 60_000;
 /// Longest time that a write to the config servers may take.
 const WRITE_MAX: Duration = Duration::from_secs(5);
 const WAITING_BYTES_MAX: usize = 4 << 20;
+/// Samples that could not be stored for as long are not tried again: it may be that they never can.
+const FAILING_MAX: Duration = Duration::from_secs(600);
 
 /// Collections of the database `config` that belong to the whole set or cluster.
 pub trait ConfigCollections: Send + Sync {
@@ -46,6 +48,8 @@ pub(crate) struct Sampler {
     /// Some collection is sampled.
     is_active: AtomicBool,
     state: Mutex<State>,
+    /// Held while samples are stored.
+    storing: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -56,8 +60,55 @@ struct State {
     routers: usize,
     waiting: Vec<DocBuf>,
     waiting_bytes: usize,
+    /// They cannot be stored since then.
+    failing: Option<Instant>,
+    reads: Total,
+    writes: Total,
+    /// Samples that had no place, or could not be stored.
+    dropped: u64,
     /// The samples have an index by which they go.
     expires: bool,
+}
+
+/// Samples of a kind that were taken.
+#[derive(Clone, Copy, Default)]
+struct Total {
+    count: u64,
+    bytes: u64,
+}
+
+impl State {
+    /// Lets a sample wait, if there is place.
+    fn keep(&mut self, sample: DocBuf) -> bool {
+        let bytes = sample.as_bytes().len();
+        let has_place = self.waiting_bytes + bytes <= WAITING_BYTES_MAX;
+        if has_place {
+            self.waiting_bytes += bytes;
+            self.waiting.push(sample);
+        } else {
+            self.dropped += 1;
+        }
+        has_place
+    }
+
+    fn take(&mut self) -> Vec<DocBuf> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Lets samples wait again that could not be stored, before those that came meanwhile.
+    fn put_back(&mut self, samples: Vec<DocBuf>, now: Instant) {
+        let since = *self.failing.get_or_insert(now);
+        if now.saturating_duration_since(since) >= FAILING_MAX {
+            self.dropped += samples.len() as u64;
+            self.failing = None;
+            return;
+        }
+        let newer = self.take();
+        samples.into_iter().chain(newer).for_each(|sample| {
+            self.keep(sample);
+        });
+    }
 }
 
 /// Rate of the samples of a collection.
@@ -93,7 +144,11 @@ impl Sampler {
         let mut state = self.state.lock();
         let is_full = state.waiting_bytes >= WAITING_BYTES_MAX;
         let Some(rate) = state.rates.get_mut(&namespace) else { return };
-        if is_full || !rate.takes_one(Instant::now()) {
+        if !rate.takes_one(Instant::now()) {
+            return;
+        }
+        if is_full {
+            state.dropped += 1;
             return;
         }
         let Some((command, sampled)) = sampled_command(command, request) else { return };
@@ -105,8 +160,47 @@ impl Sampler {
             .with("cmdName", command)
             .with("cmd", &sampled)
             .with("expireAt", ValueRef::DateTime(now_ms() + KEPT_MS));
-        state.waiting_bytes += sample.as_bytes().len();
-        state.waiting.push(sample);
+        let bytes = sample.as_bytes().len() as u64;
+        if state.keep(sample) {
+            let taken = if is_write(command) { &mut state.writes } else { &mut state.reads };
+            taken.count += 1;
+            taken.bytes += bytes;
+        }
+    }
+
+    /// Stores the samples that wait, after those that another thread is storing. Where it fails they wait on.
+    fn store(&self, config: &dyn ConfigCollections, interrupt: &Interrupt) -> Result<()> {
+        let _storing = self.storing.lock();
+        let (waiting, expires) = {
+            let mut state = self.state.lock();
+            (state.take(), state.expires)
+        };
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = config.put(SAMPLES, &waiting, interrupt) {
+            self.state.lock().put_back(waiting, Instant::now());
+            return Err(error);
+        }
+        self.state.lock().failing = None;
+        if !expires {
+            config.expire_at(SAMPLES, "expireAt", interrupt)?;
+            self.state.lock().expires = true;
+        }
+        Ok(())
+    }
+
+    /// Returns `queryAnalyzers` of `serverStatus`.
+    pub(crate) fn statistics(&self) -> DocBuf {
+        let state = self.state.lock();
+        DocBuf::new()
+            .with("activeCollections", state.rates.len() as i64)
+            .with("totalSampledReadsCount", state.reads.count as i64)
+            .with("totalSampledWritesCount", state.writes.count as i64)
+            .with("totalSampledReadsBytes", state.reads.bytes as i64)
+            .with("totalSampledWritesBytes", state.writes.bytes as i64)
+            .with("waitingSamples", state.waiting.len() as i64)
+            .with("droppedSamples", state.dropped as i64)
     }
 
     /// Takes over what `config.queryAnalyzers` says.
@@ -191,6 +285,10 @@ fn sampled_command(command: &str, request: &Incoming<'_>) -> Option<(&'static st
     Some((name, kept))
 }
 
+fn is_write(command: &str) -> bool {
+    matches!(command, "update" | "delete" | "findAndModify")
+}
+
 fn copy_of(body: Doc<'_>, names: &[&str], into: &mut DocBuf) {
     names.iter().for_each(|name| {
         if let Some(value) = body.get(name) {
@@ -210,11 +308,7 @@ impl Commands {
 
     /// Follows `config.queryAnalyzers`, and writes the samples. To be called about every second, or more often.
     pub fn write_samples(&self) {
-        let takes_part = match &self.router {
-            Some(_) => true,
-            None => self.is_primary() && self.ownership.is_none(),
-        };
-        if !takes_part {
+        if !self.takes_samples() {
             self.sampler.set(&[]);
             return;
         }
@@ -230,16 +324,26 @@ impl Commands {
             let existing = |analyzer: &DocBuf| self.router.is_some() || self.has_collection_of(analyzer.as_doc());
             self.sampler.set(&analyzers.into_iter().filter(existing).collect::<Vec<DocBuf>>());
         }
-        let (waiting, expires) = {
-            let mut state = self.sampler.state.lock();
-            state.waiting_bytes = 0;
-            (std::mem::take(&mut state.waiting), state.expires)
-        };
-        if waiting.is_empty() || self.config_collections().put(SAMPLES, &waiting, &interrupt).is_err() {
-            return;
+        // here, too
+        let _ = self.sampler.store(self.config_collections(), &interrupt);
+    }
+
+    /// Reads what is sampled again at the next turn.
+    pub fn follow_analyzers(&self) {
+        self.sampler.state.lock().refreshed = None;
+    }
+
+    fn takes_samples(&self) -> bool {
+        match &self.router {
+            Some(_) => true,
+            None => self.is_primary() && self.ownership.is_none(),
         }
-        if !expires && self.config_collections().expire_at(SAMPLES, "expireAt", &interrupt).is_ok() {
-            self.sampler.state.lock().expires = true;
+    }
+
+    /// Stores the samples of all statements that have ended here. What cannot be stored now is later.
+    pub fn store_samples(&self, interrupt: &Interrupt) {
+        if self.takes_samples() {
+            let _ = self.sampler.store(self.config_collections(), &interrupt.clone().within(WRITE_MAX));
         }
     }
 
@@ -285,6 +389,99 @@ pub fn expiring_index(field: &str) -> DocBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Config servers that can be asked, or not.
+    #[derive(Default)]
+    struct Fake {
+        is_lost: AtomicBool,
+        stored: Mutex<Vec<i32>>,
+    }
+
+    impl ConfigCollections for Fake {
+        fn read(&self, _: &str, _: &DocBuf, _: &Interrupt) -> Result<Vec<DocBuf>> {
+            Ok(Vec::new())
+        }
+
+        fn put(&self, _: &str, documents: &[DocBuf], _: &Interrupt) -> Result<()> {
+            if self.is_lost.load(Ordering::Relaxed) {
+                return Err(crate::Error::new(
+                    arbor_bson::Code::HOST_UNREACHABLE,
+                    "the config servers cannot be reached",
+                ));
+            }
+            let number = |document: &DocBuf| match document.get("_id") {
+                Some(ValueRef::Int32(number)) => number,
+                other => panic!("{other:?}"),
+            };
+            self.stored.lock().extend(documents.iter().map(number));
+            Ok(())
+        }
+
+        fn expire_at(&self, _: &str, _: &str, _: &Interrupt) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn sample(number: i32, bytes: usize) -> DocBuf {
+        DocBuf::new().with("_id", number).with("cmd", "x".repeat(bytes).as_str())
+    }
+
+    fn number(sampler: &Sampler, name: &str) -> i64 {
+        match sampler.statistics().get(name) {
+            Some(ValueRef::Int64(number)) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_stored_at_the_next_turn() {
+        let (sampler, config) = (Sampler::default(), Fake::default());
+        let store = || sampler.store(&config, &Interrupt::never());
+        config.is_lost.store(true, Ordering::Relaxed);
+        assert!(store().is_ok(), "there is nothing to store");
+        for number in 0..3 {
+            sampler.state.lock().keep(sample(number, 10));
+            assert!(store().is_err());
+        }
+        assert_eq!((number(&sampler, "waitingSamples"), number(&sampler, "droppedSamples")), (3, 0));
+        config.is_lost.store(false, Ordering::Relaxed);
+        sampler.state.lock().keep(sample(3, 10));
+        assert!(store().is_ok() && store().is_ok());
+        assert_eq!(*config.stored.lock(), [0, 1, 2, 3]);
+        assert_eq!((number(&sampler, "waitingSamples"), sampler.state.lock().waiting_bytes), (0, 0));
+        assert!(sampler.state.lock().failing.is_none());
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_what_has_no_place_is_counted() {
+        const PART: usize = WAITING_BYTES_MAX / 4;
+        let (sampler, config) = (Sampler::default(), Fake::default());
+        let keep = |number, bytes| sampler.state.lock().keep(sample(number, bytes));
+        assert!(!keep(0, WAITING_BYTES_MAX), "it is larger than the place");
+        config.is_lost.store(true, Ordering::Relaxed);
+        assert!(keep(1, PART) && keep(2, PART));
+        let taken = sampler.state.lock().take();
+        // meanwhile
+        assert!(keep(3, PART) && keep(4, PART) && keep(5, 10));
+        sampler.state.lock().put_back(taken, Instant::now());
+        assert_eq!((number(&sampler, "waitingSamples"), number(&sampler, "droppedSamples")), (4, 2));
+        assert!(sampler.state.lock().waiting_bytes <= WAITING_BYTES_MAX);
+        assert!(sampler.store(&config, &Interrupt::never()).is_err());
+        config.is_lost.store(false, Ordering::Relaxed);
+        assert!(sampler.store(&config, &Interrupt::never()).is_ok());
+        assert_eq!(*config.stored.lock(), [1, 2, 3, 5], "the older ones first");
+    }
+
+    #[test]
+    fn what_can_never_be_stored_is_not_in_the_way_for_ever() {
+        let (mut state, begin) = (State::default(), Instant::now());
+        for (after, waiting, dropped) in [(0, 1, 0), (599, 1, 0), (600, 0, 1)] {
+            state.put_back(vec![sample(1, 10)], begin + Duration::from_secs(after));
+            assert_eq!((state.take().len(), state.dropped), (waiting, dropped), "after {after} s");
+        }
+        state.put_back(vec![sample(2, 10)], begin + Duration::from_secs(601));
+        assert_eq!(state.waiting.len(), 1, "the next ones have their own time");
+    }
 
     #[test]
     fn a_rate_is_kept() {

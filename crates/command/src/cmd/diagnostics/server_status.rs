@@ -142,6 +142,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("opcounters", |server| Ok(server.metrics.opcounters())),
     ("opcountersRepl", |_| Ok(applied_from_others())),
     ("oplogTruncation", oplog_truncation),
+    ("queryAnalyzers", |server| Ok(server.sampler.statistics())),
     ("queues", queues),
     ("repl", |server| Ok(repl(server))),
     ("security", |server| Ok(server.accounts.attempts.to_doc())),

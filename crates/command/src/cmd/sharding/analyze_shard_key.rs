@@ -59,6 +59,7 @@ impl Analyzed for Local<'_, '_> {
     }
 
     fn samples(&self, namespace: &Namespace) -> Result<Vec<DocBuf>> {
+        self.call.server.store_samples(&self.call.interrupt);
         self.call.server.read(SAMPLES, &samples_of(namespace, &self.uuid(namespace)?), &self.call.interrupt)
     }
 
