@@ -197,6 +197,25 @@ def test_shards_keep_nothing_of_a_database_that_was_dropped(cluster, other):
             shard.start()
 
 
+@pytest.mark.parametrize("is_stage", [False, True])
+def test_a_shard_that_does_not_know_its_database_learns_its_version(cluster, other, is_stage):
+    """As where the router of the first statement ended before it sent the version."""
+    name = f"unknown{is_stage}"
+    db = filled(other, name)
+    with cluster.shards[0].client() as client:
+        assert client.config["cache.ownership"].delete_one({"_id": name}).deleted_count == 1
+    cluster.shards[0].kill()
+    cluster.shards[0].start()
+    if is_stage:
+        join = {"$lookup": {"from": "plain", "localField": "a", "foreignField": "_id", "as": "x"}}
+        assert len(list(db.c.aggregate([join, {"$match": {"x._id": 5}}]))) == 1
+    else:
+        assert db.plain.count_documents({}) == DOCUMENTS
+    version = other.config.databases.find_one({"_id": name})["version"]
+    with cluster.shards[0].client() as client:
+        assert client.config["cache.ownership"].find_one({"_id": name})["version"] == version
+
+
 def direct(shard):
     return pymongo.MongoClient(shard.members.uri) if isinstance(shard, Several) else shard.client()
 
