@@ -259,7 +259,8 @@ def take_locks(other, name):
             other.admin.command("setAllowMigrations", f"{name}.{collection}", allowMigrations=True)
 
 
-@pytest.mark.parametrize("delay_ms", [500, 3000])
+# the router has to be stopped within the first of these, and its locks taken within the second
+@pytest.mark.parametrize("delay_ms", [1500, 4000])
 @pytest.mark.parametrize("change", BLOCKING)
 def test_who_takes_a_lock_over_releases_the_shards(cluster, other, change, delay_ms):
     """Those that the earlier holder has blocked, and those that get its command later."""
@@ -268,7 +269,7 @@ def test_who_takes_a_lock_over_releases_the_shards(cluster, other, change, delay
     db.c.create_index([("a", 1), ("b", 1)])
     with late(cluster, "_shardsvrSetOwnership", shard=1, is_stopped=True, delay_ms=delay_ms) as run, cluster.shards[1].client() as s1:
         outcome = run(lambda client: BLOCKING[change](client, name))
-        if delay_ms == 500:
+        if delay_ms == 1500:
             until(lambda: not is_running(s1, "_shardsvrSetOwnership"))
             assert blocked(cluster, name)
         take_locks(other, name)

@@ -15,6 +15,7 @@ from arbor_process import Members
 
 SECONDARY = pymongo.ReadPreference.SECONDARY_PREFERRED
 MAJORITY = pymongo.WriteConcern("majority")
+CONFIGURATION_IN_PROGRESS = 109
 
 
 def direct(member, **options):
@@ -230,6 +231,16 @@ def test_transactions_and_retried_writes_over_step_downs(tmp_path):
         in_sync(client, 3)
 
 
+def changed(client, config):
+    """Returns false while another change of the set is under way."""
+    try:
+        client.admin.command("replSetReconfig", config)
+    except OperationFailure as error:
+        assert error.code == CONFIGURATION_IN_PROGRESS, error
+        return False
+    return True
+
+
 def test_members_are_added_and_removed(tmp_path):
     with Members(tmp_path, count=1) as members:
         alone = members.members[0]
@@ -252,7 +263,8 @@ def test_members_are_added_and_removed(tmp_path):
             config = client.admin.command("replSetGetConfig")["config"]
             config["version"] += 1
             del config["members"][1]
-            client.admin.command("replSetReconfig", config)
+            # the change before may not be finished when its members are in sync
+            until(lambda: changed(client, config), what="another change is taken")
             in_sync(client, 1)
             client.db.c.insert_one({"_id": 101})
             until(lambda: "setName" not in hello(joined), what="the removed member knows")
