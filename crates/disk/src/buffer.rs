@@ -23,6 +23,13 @@ impl Buffer {
         Buffer { memory, begin, len }
     }
 
+    /// Makes a buffer for a direct read of whole units around a range. Returns where they begin, the buffer, and the range in it.
+    pub fn around(offset: u64, len: usize) -> (u64, Buffer, Range<usize>) {
+        let skip = (offset % DIRECT_UNIT as u64) as usize;
+        let whole = Buffer::aligned((skip + len).next_multiple_of(DIRECT_UNIT));
+        (offset - skip as u64, whole, skip..skip + len)
+    }
+
     /// Keeps a part of the bytes.
     ///
     /// Requires: `part` ends within the buffer.

@@ -15,7 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::appended::AppendedFile;
 use crate::ring::{self, ReadLater};
-use crate::{Buffer, DIRECT_UNIT, Disk, Error, File, Lock, OpenMode, Result};
+use crate::{Buffer, Disk, Error, File, Lock, OpenMode, Result};
 
 /// Files of the operating system. Stateless: any number of them may be used side by side.
 #[derive(Clone, Copy, Debug, Default)]
@@ -242,9 +242,8 @@ impl File for RealFile {
         if !self.is_direct {
             return ring.read(&self.file, offset, vec![0; len].into(), 0..len);
         }
-        let skip = (offset % DIRECT_UNIT as u64) as usize;
-        let whole = Buffer::aligned((skip + len).next_multiple_of(DIRECT_UNIT));
-        ring.read(&self.file, offset - skip as u64, whole, skip..skip + len)
+        let (begin, whole, requested) = Buffer::around(offset, len);
+        ring.read(&self.file, begin, whole, requested)
     }
 
     #[allow(unsafe_code, reason = "neither std, rustix nor nix have this call")]

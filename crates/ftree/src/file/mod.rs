@@ -177,12 +177,9 @@ impl DataFile {
     }
 
     fn read_direct(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let begin = offset / UNIT * UNIT;
-        let skip = (offset - begin) as usize;
-        let whole = (skip + len).next_multiple_of(UNIT as usize);
-        let mut buffer = Buffer::aligned(whole);
+        let (begin, mut buffer, range) = Buffer::around(offset, len);
         let done = self.file.read_at(&mut buffer, begin).map_err(|error| map_error("reading", offset, error))?;
-        let requested = buffer.get(..done).and_then(|read| read.get(skip..skip + len));
+        let requested = buffer.get(..done).and_then(|read| read.get(range));
         requested.map(<[u8]>::to_vec).ok_or_else(|| self.too_short(offset, len as u64))
     }
 
