@@ -116,6 +116,8 @@ def test_a_statement_over_several_shards_runs_once(cluster, routed):
 
 
 def test_status_shows_it(cluster, routed):
+    fill(routed, "status.c")
+    until(lambda: moves(routed, "status.c") > 0)
     assert {"uuid_1_min_1", "uuid_1_shard_1_min_1"} <= set(routed.config.chunks.index_information())
     status = str(run_mongosh(cluster.routers[0].uri, "out(EJSON.stringify(sh.status().value))"))
     assert "Currently enabled" in status and "Success" in status
