@@ -1,17 +1,49 @@
 """Starts and ends the server under test."""
 
+import fcntl
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 
+# Below those that the system gives to connections, one of which could be made between the choice of a port and the server's start.
+PORTS = range(10_000, 30_000)
+# A process that has a port locks the byte of that number, until it ends.
+LOCKS = open(pathlib.Path(tempfile.gettempdir()) / f"arbor-test-ports-{os.geteuid()}", "ab")
+TAKEN = set()
+
+
+def take_port(port):
+    """Returns False if this process or another one of the tests has the port, or a server listens at it."""
+    if port in TAKEN:
+        return False
+    try:
+        fcntl.lockf(LOCKS, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    TAKEN.add(port)
+    return True
+
+
+def free_ports(count, distances=(0,)):
+    """Returns the first of `count` ports in a row. Those at the distances from each of them are free as well."""
+    last = PORTS.stop - count - max(distances)
+    while True:
+        first = random.randrange(PORTS.start, last)
+        if all(take_port(port + distance) for port in range(first, first + count) for distance in distances):
+            return first
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Returns a port that no server of any test has."""
+    return free_ports(1)
 
 
 class Arbor:
@@ -59,7 +91,7 @@ class Arbor:
         self.process.wait()
 
     def stop(self):
-        """Clean shutdown; answers the exit code."""
+        """Shuts the server down and returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -13,20 +13,11 @@ import time
 import pymongo
 import pytest
 
+from arbor_process import free_ports
 from mongosh import run_mongosh
 
-
-def free_ports(count):
-    """The first of as many ports in a row, with room for etcd's above them; below those that the system gives to others."""
-    while True:
-        first = random.randrange(20_000, 29_000)
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as listener:
-                    listener.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
+# Distances from a member's port to those of the etcd that it runs.
+ETCD = (0, 1000, 2000)
 
 
 def children(pid):
@@ -61,7 +52,7 @@ def uri_of(directory, process):
 
 @pytest.fixture
 def cluster(tmp_path):
-    begun, port = [], free_ports(10)
+    begun, port = [], free_ports(10, ETCD)
 
     def start(members, *options):
         begun.append(begin(tmp_path, members, port, *options))
@@ -102,7 +93,7 @@ def test_ctrl_c_stops_all_and_the_data_stays(cluster, tmp_path):
         assert client.test.trees.find_one() == {"_id": 1}
     process.send_signal(signal.SIGINT)
     process.wait(timeout=60)
-    other = begin(tmp_path, 1, free_ports(1))
+    other = begin(tmp_path, 1, free_ports(1, ETCD))
     assert other.wait(timeout=60) == 100
     assert "was initiated with other addresses" in (tmp_path / "output").read_text()
 

@@ -19,7 +19,7 @@ from pymongo.errors import PyMongoError
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import loop_disk  # noqa: E402
-from arbor_process import Arbor, free_port  # noqa: E402
+from arbor_process import Arbor, free_ports  # noqa: E402
 
 NAME = "rs0"
 NETWORKS = itertools.count(os.getpid() % 200)
@@ -74,17 +74,6 @@ def network(members):
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"NOTE: no partitions, network namespaces are not permitted here: {getattr(error, 'stderr', None) or error}")
         return None
-
-
-def free_ports(count):
-    """A port for each server, whose etcd's ports are free as well."""
-    ports = []
-    while len(ports) < count:
-        port = free_port()
-        near = any(abs(port - other) in (0, *ETCD_PORTS) for other in ports)
-        if port + max(ETCD_PORTS) < 65536 and not near:
-            ports.append(port)
-    return ports
 
 
 class Disk(loop_disk.LoopDisk):
@@ -220,7 +209,7 @@ class Set:
             flags += ["--bind_ip", "0.0.0.0", "--allowInsecure"]
             places = [(self.network.address(index), 27017, ["ip", "netns", "exec", name]) for index, name in enumerate(self.network.names)]
         else:
-            places = [("127.0.0.1", port, []) for port in free_ports(members)]
+            places = [("127.0.0.1", port, []) for port in [free_ports(1, (0, *ETCD_PORTS)) for _ in range(members)]]
         self.members = []
         for index, (host, port, prefix) in enumerate(places):
             name = f"m{index}"
