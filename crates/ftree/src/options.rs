@@ -93,8 +93,8 @@ impl Options {
         Options {
             disk,
             memory_bytes_max,
-            // A larger one means more to replay after a crash, and costs more cache misses per entry.
-            memtable_bytes: (memory_bytes_max / 16).clamp(MIB, 32 * MIB),
+            // A larger one makes fewer and larger runs; it means more to replay after a crash, and costs more cache misses per entry.
+            memtable_bytes: (memory_bytes_max / 8).clamp(MIB, 32 * MIB),
             threads: (cores / 2).max(2),
             checkpoint_bytes: 64 * MIB,
             checkpoint_interval_ms: 10_000,

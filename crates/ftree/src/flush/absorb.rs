@@ -22,22 +22,29 @@ use crate::tree::install::root_of;
 use crate::tree::{Bounds, Inner, Tree, TreeVersion};
 use crate::{RangeTombstone, Result, Seq};
 
+/// Result of absorbing.
+pub struct Absorbed {
+    pub bytes: u64,
+    /// The same less the debt that it made.
+    pub paid: i64,
+}
+
 impl Turn<'_> {
-    /// Absorbs the oldest generation and returns its bytes; `None`: none waits. After an error it waits as a whole (B2).
-    pub fn absorb_one(&self, core: &Core) -> Result<Option<u64>> {
+    /// Absorbs the oldest generation. `None`: none waits. After an error it waits as a whole (B2).
+    pub fn absorb_one(&self, core: &Core) -> Result<Option<Absorbed>> {
         self.absorb(core, 1)
     }
 
     /// Absorbs what waits up to the last generation that frees space, as if it were one: what it deletes of the ones
     /// before is not written. The rest may be taken from the reserve, since more than that comes back.
-    pub fn absorb_freeing(&self, core: &Core) -> Result<Option<u64>> {
+    pub fn absorb_freeing(&self, core: &Core) -> Result<Option<Absorbed>> {
         let last = self.backlog.lock().iter().rposition(|generation| generation.frees);
         let Some(last) = last else { return Ok(None) };
         let _reserve = core.io.space.open_reserve();
         self.absorb(core, last + 1)
     }
 
-    fn absorb(&self, core: &Core, at_most: usize) -> Result<Option<u64>> {
+    fn absorb(&self, core: &Core, at_most: usize) -> Result<Option<Absorbed>> {
         let generations: Vec<Arc<Generation>> = self.backlog.lock().iter().take(at_most).cloned().collect();
         let Some(last) = generations.last().map(|newest| newest.last) else { return Ok(None) };
         assert!(last > self.backlog.absorbed(), "B1: {last:?} is absorbed after {:?}", self.backlog.absorbed());
@@ -46,8 +53,6 @@ impl Turn<'_> {
         }
         let parts = parts_by_tree(&generations).into_iter();
         let prepared = parts.map(|(tree, parts)| Prepared::new(core, tree, parts, last)).collect::<Result<Vec<_>>>()?;
-        // what went to leaves makes no work for others
-        let done: u64 = prepared.iter().flat_map(|prepared| &prepared.direct).map(|direct| direct.bytes).sum();
         let paid: i64 = prepared.into_iter().map(|prepared| prepared.install(core)).sum();
         let mut waiting = self.backlog.lock();
         let still = waiting.iter().zip(&generations).all(|(waiting, absorbed)| Arc::ptr_eq(waiting, absorbed));
@@ -58,8 +63,7 @@ impl Turn<'_> {
         let bytes: u64 = generations.iter().map(|generation| generation.memtable.bytes()).sum();
         core.io.counters.add(Counter::AbsorbJobs, 1);
         core.io.counters.add(Counter::AbsorbedBytes, bytes);
-        core.work.flushing.add(bytes.saturating_sub(done) as i64 + paid);
-        Ok(Some(bytes))
+        Ok(Some(Absorbed { bytes, paid: bytes as i64 + paid }))
     }
 }
 

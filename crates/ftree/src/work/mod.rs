@@ -32,6 +32,7 @@ use arbor_base::sometimes;
 use crate::Result;
 use crate::core::Core;
 use crate::counters::Counter;
+use crate::flush::absorb::Absorbed;
 use crate::flush::combine::combine;
 use crate::flush::leaf::rewrite_leaf;
 use crate::flush::plan::{self, Due};
@@ -100,9 +101,12 @@ impl Core {
         let begun = Instant::now();
         let done = if self.health.is_poisoned() { Ok(None) } else { self.backlog.turn().absorb_one(self) };
         let more = match done {
-            Ok(bytes) => {
+            Ok(absorbed) => {
                 let more = !self.backlog.is_empty() && !self.health.is_poisoned();
-                self.work.absorbing.done(bytes.unwrap_or(0) as i64, begun.elapsed());
+                if let Some(Absorbed { bytes, paid }) = absorbed {
+                    self.work.absorbing.done(bytes as i64, begun.elapsed());
+                    self.work.flushing.done(paid, begun.elapsed());
+                }
                 self.begin_plan();
                 self.health.found_space();
                 more

@@ -1,12 +1,15 @@
 //! Throttling of writers.
 //!
-//! Debt is work that was accepted and is not done, as a part of what may wait. Below one half a writer is not slowed at
-//! all; from there its pace goes down smoothly, is that of the background work at three quarters, and a quarter of it at full
-//! debt. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a pace of `r`, `D d' = r (1 /
-//! slowness(d) - 1)` has one fixed point, at three quarters, and goes there without swinging, within `D / 8 r` seconds, as long
-//! as one job is small compared to `D`. Nothing is remembered but measured rates, so a delay never outlives its cause.
+//! Debt is work that was accepted and is not done, as a part of what may wait. Up to a quarter a writer is not slowed at all; from three
+//! eighths on its pace is the background work's times three quarters of the reciprocal of the debt: twice as fast there, as fast at three
+//! quarters, half as fast at one and a half. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a
+//! pace of `r`, `D d' = r (3 / 4 d - 1)` has one fixed point, at three quarters, and goes there without swinging, within `3 D / 4 r`
+//! seconds. Background work does not come evenly: what moves between inner nodes makes debt that writing leaves then pays, an eighth of
+//! `D` in half a second. The pace must not follow that, so it changes with the debt no more than this. It is an absolute pace, which
+//! counts the time that the writer takes itself: a sleep for each byte would slow it most when others have the processors anyway.
+//! Nothing is remembered but measured rates and the next [`SLEEP_MAX`], so a delay never outlives its cause.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -16,19 +19,46 @@ pub const SLEEP_MAX: Duration = Duration::from_millis(50);
 pub const STEP: Duration = Duration::from_millis(5);
 const _: () = assert!(STEP.as_millis() <= SLEEP_MAX.as_millis());
 
+/// Less is not slept: timers are not that exact. What it was for is slept for later.
+const SLEEP_MIN: Duration = Duration::from_micros(200);
+/// Time that a writer may catch up.
+const CREDIT: Duration = Duration::from_millis(20);
+/// Debt up to which a writer is not slowed.
+pub const FREE: f64 = 0.25;
+/// Debt from which on the law holds; between both it sets in.
+const SLOWED: f64 = 0.375;
+/// Debt at which a writer has the pace of the background work.
+const BALANCED: f64 = 0.75;
+const _: () = assert!(FREE < SLOWED && SLOWED < BALANCED && BALANCED < 1.0);
+
 const RATE_MIN: f64 = 1e6;
 const WINDOW: Duration = Duration::from_millis(100);
-const MEMORY: Duration = Duration::from_secs(5);
+const MEMORY: Duration = Duration::from_secs(2);
 
-/// Returns how long a writer of `bytes` sleeps while background work does `rate` bytes a second.
-pub fn delay(debt: f64, bytes: u64, rate: f64) -> Duration {
-    let seconds = bytes as f64 / rate.max(RATE_MIN) * slowness(debt);
-    Duration::from_secs_f64(seconds.clamp(0.0, SLEEP_MAX.as_secs_f64()))
+/// Returns the bytes a second that a writer may bring at this debt while background work does `rate`. Infinite: as many as it can.
+pub fn pace(debt: f64, rate: f64) -> f64 {
+    let part = ((debt - FREE) / (SLOWED - FREE)).clamp(0.0, 1.0);
+    let beyond = debt.max(1.0).powi(5);
+    if part > 0.0 { rate.max(RATE_MIN) * BALANCED / debt / beyond / part } else { f64::INFINITY }
 }
 
-/// 0 up to half debt, 1 (the pace of the background work) at three quarters, 4 at full debt, 36 at twice that.
-fn slowness(debt: f64) -> f64 {
-    ((debt - 0.5).max(0.0) / 0.25).powi(2)
+/// The time for which what was written is due, at the paces that it was written at.
+#[derive(Default)]
+pub struct Clock(Mutex<Option<Instant>>);
+
+impl Clock {
+    /// Counts bytes that were written and returns how long their writer sleeps.
+    pub fn advance(&self, now: Instant, bytes: u64, pace: f64) -> Duration {
+        debug_assert!(pace > 0.0, "a pace of {pace} bytes a second");
+        let seconds = (bytes as f64 / pace).min(SLEEP_MAX.as_secs_f64());
+        let earliest = now.checked_sub(CREDIT).unwrap_or(now);
+        let mut due = self.0.lock();
+        let next = due.map_or(earliest, |due| due.max(earliest)) + Duration::from_secs_f64(seconds);
+        let next = next.min(now + SLEEP_MAX);
+        *due = Some(next);
+        let delay = next.saturating_duration_since(now);
+        if delay >= SLEEP_MIN { delay } else { Duration::ZERO }
+    }
 }
 
 /// Bytes a second that some threads do together while all of them work, averaged over some seconds of work.
@@ -57,11 +87,6 @@ impl Rate {
         self.state.lock().average
     }
 
-    /// So much was done meanwhile by other work.
-    pub fn add(&self, bytes: i64) {
-        self.state.lock().bytes += bytes;
-    }
-
     /// Counts bytes that a thread has done in this time.
     pub fn done(&self, bytes: i64, took: Duration) {
         let mut state = self.state.lock();
@@ -82,24 +107,42 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
     fn writers_are_slowed_smoothly() {
-        for (debt, bytes, rate, expected_us) in [
-            (0.0, 1 << 20, 1e6, 0),
-            (0.5, 1 << 20, 1e6, 0),
-            (0.625, 1000, 10e6, 25),
-            (0.75, 1000, 10e6, 100),
-            (1.0, 1000, 10e6, 400),
-            (2.0, 1000, 10e6, 3600),
-            (1.0, 1000, 1.0, 4000),
-            (1.0, 1 << 30, 10e6, 50_000),
+        for (debt, rate, expected) in [
+            (0.0, 1e7, f64::INFINITY),
+            (0.25, 1e7, f64::INFINITY),
+            (0.3125, 1e7, 4.8e7),
+            (0.375, 1e7, 2e7),
+            (0.75, 1e7, 1e7),
+            (1.0, 1e7, 7.5e6),
+            (2.0, 1e7, 1.171875e5),
+            (1.0, -5.0, 7.5e5),
         ] {
-            let delay = delay(debt, bytes, rate).as_micros();
-            assert!(delay.abs_diff(expected_us) <= 1, "{debt} {bytes} {rate}: {delay}");
+            let pace = pace(debt, rate);
+            assert!(pace == expected || (pace / expected - 1.0).abs() < 1e-9, "{debt} {rate}: {pace}");
+        }
+    }
+
+    #[test]
+    fn a_writer_sleeps_until_its_bytes_are_due() {
+        let (clock, begin) = (Clock::default(), Instant::now() + Duration::from_secs(1));
+        for (after_us, bytes, pace, expected_us) in [
+            (0, 20_000, 1e6, 0),
+            (0, 100, 1e6, 0),
+            (0, 200, 1e6, 300),
+            (300, 500, 1e6, 500),
+            (300, 500, f64::INFINITY, 500),
+            (5_000, 1_000, 1e6, 0),
+            // what was not used for longer than that is lost
+            (1_000_000, 21_000, 1e6, 1_000),
+            (1_001_000, 1 << 30, 1e6, 50_000),
+            (1_001_000, 1 << 30, 1e6, 50_000),
+        ] {
+            let delay = clock.advance(begin + Duration::from_micros(after_us), bytes, pace).as_micros();
+            assert_eq!(delay, expected_us, "{bytes} bytes after {after_us} us");
         }
     }
 
@@ -116,6 +159,7 @@ mod tests {
     /// A writer in batches, concurrent with work of some pace, in virtual time.
     struct Play {
         rate: Rate,
+        clock: Clock,
         begin: Instant,
         now: Instant,
         /// End of the last job.
@@ -134,20 +178,29 @@ mod tests {
         fn new() -> Play {
             let now = Instant::now();
             let rate = Rate::of(1);
-            Play { rate, begin: now, now, done: now, debt: 0.0, longest: Duration::ZERO, most: 0.0 }
+            Play {
+                rate,
+                clock: Clock::default(),
+                begin: now,
+                now,
+                done: now,
+                debt: 0.0,
+                longest: Duration::ZERO,
+                most: 0.0,
+            }
         }
 
-        /// Writes for `seconds` while work does `pace(seconds)` bytes a second, and returns the bytes of each half second.
-        fn write(&mut self, seconds: f64, pace: impl Fn(f64) -> f64) -> Vec<f64> {
+        /// Writes for `seconds` while `work(second)` bytes a second are done, and returns the bytes of each half second.
+        fn write(&mut self, seconds: f64, work: impl Fn(f64) -> f64) -> Vec<f64> {
             let (mut written, mut begun) = (vec![0.0], 0.0);
             let (from, until) = (self.now, self.now + Duration::from_secs_f64(seconds));
             while self.now < until {
-                let sleep = delay(self.debt / FULL, BATCH, self.rate.get());
+                let sleep = self.clock.advance(self.now, BATCH, pace(self.debt / FULL, self.rate.get()));
                 let took = sleep + Duration::from_micros(60);
                 self.now += took;
                 (self.longest, self.debt) = (self.longest.max(sleep), self.debt + BATCH as f64);
                 self.most = self.most.max(self.debt);
-                begun += pace((self.now - self.begin).as_secs_f64()) * took.as_secs_f64();
+                begun += work((self.now - self.begin).as_secs_f64()) * took.as_secs_f64();
                 while begun >= JOB && self.debt >= JOB {
                     (begun, self.debt) = (begun - JOB, self.debt - JOB);
                     self.rate.done(JOB as i64, self.now - self.done);

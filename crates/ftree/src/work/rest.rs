@@ -14,8 +14,10 @@ use crate::counters::Counter;
 const REST: u32 = 4;
 /// No rest is longer.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// Debt from which on there are no rests. From one half on writers are slowed.
-const DEBT_MAX: f64 = 0.4;
+/// Debt from which on there are no rests, since writers are slowed.
+const DEBT_MAX: f64 = super::pace::FREE;
+/// The same of memory that cannot be evicted, as a part of the limit.
+const PRESSURE_MAX: f64 = 0.4;
 
 /// Work that a memtable left, and how much had been applied then.
 #[derive(Default)]
@@ -49,7 +51,10 @@ impl Core {
     pub(super) fn rest(&self, took: Duration) -> Duration {
         let applied = self.io.counters.get(Counter::AppliedBytes);
         let is_late = self.work.debt.bytes() > self.work.plan.left(applied, self.options.memtable_bytes);
-        if is_late || !self.backlog.is_empty() || self.flush_debt() >= DEBT_MAX || self.io.cache.pressure() >= DEBT_MAX
+        if is_late
+            || !self.backlog.is_empty()
+            || self.flush_debt() >= DEBT_MAX
+            || self.io.cache.pressure() >= PRESSURE_MAX
         {
             return Duration::ZERO;
         }

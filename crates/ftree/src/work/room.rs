@@ -5,7 +5,7 @@
 //! not reach: there memory is bounded for those that did not, as a replay of the log.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arbor_base::sometimes;
 
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// Frozen memtables and the one that is filled.
 const MEMTABLES: u64 = 4;
 /// Messages in nodes beyond what these may hold, in memtables.
-const BEYOND: u64 = 8;
+const BEYOND: u64 = 4;
 /// The part of the budget that may be taken by what cannot be evicted.
 const PINNED_MAX: f64 = 0.8;
 /// The debt at which `apply` waits.
@@ -29,9 +29,6 @@ const STOP: f64 = 2.0;
 /// in nodes meanwhile, which take no memory.
 const RESERVE: f64 = STOP + 1.0;
 const _: () = assert!(STOP > 1.0 && PINNED_MAX < 1.0, "writers are slowed before they are stopped");
-/// Less is not slept: timers are not that exact. What it was for is slept for later.
-const SLEEP_MIN: Duration = Duration::from_micros(200);
-
 impl Core {
     /// Sleeps for what was applied since the last call, [`pace::SLEEP_MAX`] at most.
     pub(crate) fn wait_for_room(&self) {
@@ -40,11 +37,12 @@ impl Core {
             return;
         }
         let bytes = self.work.unpaced.swap(0, Ordering::Relaxed);
-        let delay = self.delay(bytes);
-        if delay >= SLEEP_MIN {
-            self.sleep(delay);
-        } else if !delay.is_zero() {
-            self.work.unpaced.fetch_add(bytes, Ordering::Relaxed);
+        let pace = self.pace();
+        if pace.is_finite() {
+            let delay = self.work.clock.advance(Instant::now(), bytes, pace);
+            if !delay.is_zero() {
+                self.sleep(delay);
+            }
         }
     }
 
@@ -92,16 +90,16 @@ impl Core {
         self.io.counters.add(Counter::PaceSleepUs, delay.as_micros() as u64);
     }
 
-    fn delay(&self, bytes: u64) -> Duration {
-        let absorbing = pace::delay(self.memtable_debt(), bytes, self.work.absorbing.get());
-        absorbing.max(pace::delay(self.flush_debt(), bytes, self.work.flushing.get()))
+    fn pace(&self) -> f64 {
+        let absorbing = pace::pace(self.memtable_debt(), self.work.absorbing.get());
+        absorbing.min(pace::pace(self.flush_debt(), self.work.flushing.get()))
     }
 
-    /// Memtables: frozen ones and the part of the active one that is full.
+    /// Memtables: frozen ones and the part of the active one that is full. Memory that cannot be evicted counts from half of what it may be.
     fn memtable_debt(&self) -> f64 {
         let bytes = self.backlog.bytes() + self.filling_bytes();
         let pinned = self.io.cache.pressure() / PINNED_MAX;
-        (bytes as f64 / (MEMTABLES * self.options.memtable_bytes) as f64).max(pinned)
+        (bytes as f64 / (MEMTABLES * self.options.memtable_bytes) as f64).max(2.0 * pinned - 1.0)
     }
 
     pub(super) fn flush_debt(&self) -> f64 {

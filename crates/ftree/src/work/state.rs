@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use crate::work::debt::Debt;
-use crate::work::pace::Rate;
+use crate::work::pace::{Clock, Rate};
 use crate::work::rest::Plan;
 use crate::work::scheduler::Scheduler;
 use crate::work::shares::Shares;
@@ -19,6 +19,7 @@ pub struct Work {
     pub plan: Plan,
     /// Bytes that were applied since a writer last waited for room.
     pub unpaced: AtomicU64,
+    pub clock: Clock,
 }
 
 impl Work {
@@ -31,6 +32,7 @@ impl Work {
             debt: Debt::default(),
             plan: Plan::default(),
             unpaced: AtomicU64::new(0),
+            clock: Clock::default(),
         }
     }
 }
