@@ -9,10 +9,11 @@ use arbor_lang::time_series::TimeSeriesOptions;
 use arbor_query::Interrupt;
 use uuid::Uuid;
 
-use crate::administration::{Guard, Known};
+use crate::administration::Known;
 use crate::balancer::{self, Selection, Situation};
 use crate::catalog::{deletes, inserts, now, updates};
 use crate::definitions::{copy_indexes, create_like, first_batch, index_name};
+use crate::lock::Guard;
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
 use crate::time_series::{BUCKETS, key_of_buckets};

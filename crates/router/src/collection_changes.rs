@@ -11,10 +11,11 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Answer, Error, Result};
 use arbor_store::Namespace;
 
-use crate::administration::{Guard, Known};
+use crate::administration::Known;
 use crate::catalog::{Routing, deletes, inserts, updates, version_entry, versioned};
 use crate::chunks::replacement;
 use crate::definitions::first_batch;
+use crate::lock::Guard;
 use crate::moves::{FINISH_MAX, retried};
 use crate::shard::Shard;
 use crate::table::Table;

@@ -7,8 +7,9 @@
 use arbor_bson::{Code, DocBuf};
 use arbor_command::{Answer, Error, Result};
 
-use crate::administration::{Guard, Known};
+use crate::administration::Known;
 use crate::catalog::{deletes, updates};
+use crate::lock::Guard;
 use crate::moves::{FINISH_MAX, retried};
 use crate::two_phase::on_each;
 use crate::zones::ranges_of_database;

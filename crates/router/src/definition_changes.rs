@@ -10,10 +10,10 @@ use std::sync::Arc;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 
-use crate::administration::Guard;
 use crate::catalog::{Routing, deletes, updates, versioned};
 use crate::chunks::replacement;
 use crate::definitions::first_batch;
+use crate::lock::Guard;
 use crate::moves::FINISH_MAX;
 use crate::shard::Shard;
 use crate::table::Table;

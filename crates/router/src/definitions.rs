@@ -4,8 +4,8 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::Guard;
 use crate::fields;
+use crate::lock::Guard;
 use crate::shard::Shard;
 use crate::time_series::BUCKETS;
 

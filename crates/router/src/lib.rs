@@ -31,6 +31,7 @@
 //! | `first_of_order` | writes of the first document in an order |
 //! | `sink` | `$out` and `$merge` |
 //! | `administration`, `chunks` | commands of the cluster |
+//! | `lock` | locks of names, by which one router at a time changes what is known of each |
 //! | `definitions` | collections and indexes as shards list them, and their copies |
 //! | `move_primary` | the unsharded collections of a database on another shard |
 //! | `moves` | moves of chunks between shards |
@@ -64,6 +65,7 @@ mod fields;
 mod first_of_order;
 mod forward;
 mod list_collections;
+mod lock;
 mod look_up;
 mod move_primary;
 mod moves;

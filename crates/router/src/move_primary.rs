@@ -11,10 +11,11 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, Known};
+use crate::administration::Known;
 use crate::catalog::{new_version, updates};
 use crate::chunks::replacement;
 use crate::definitions::{copy_indexes, create_like, first_batch};
+use crate::lock::Guard;
 use crate::moves::retried;
 use crate::shard::Shard;
 use crate::{Request, fields};

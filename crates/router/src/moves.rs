@@ -14,10 +14,11 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ObjectId, Timestamp, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::{Guard, Known, is_lock_lost};
+use crate::administration::Known;
 use crate::catalog::{now, updates};
 use crate::chunks::{check_names, replacement};
 use crate::definitions::{copy_indexes, create_like, first_batch};
+use crate::lock::{Guard, is_lock_lost};
 use crate::shard::Shard;
 use crate::table::{Table, key_of_bound};
 use crate::throttle::{SLICE, Sum, Throttle};

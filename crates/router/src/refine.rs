@@ -9,9 +9,10 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::analysis::checked_key;
 use arbor_command::{Error, Result};
 
-use crate::administration::{Guard, Known};
+use crate::administration::Known;
 use crate::catalog::{deletes, inserts, updates};
 use crate::chunks::{check_unique_indexes, replacement, serves};
+use crate::lock::Guard;
 use crate::moves::FINISH_MAX;
 use crate::reshard::indexes_of;
 use crate::table::Table;

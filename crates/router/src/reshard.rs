@@ -20,10 +20,11 @@ use arbor_query::Interrupt;
 use arbor_store::RESHARDING_PREFIX;
 use uuid::Uuid;
 
-use crate::administration::{Guard, Known};
+use crate::administration::Known;
 use crate::catalog::{deletes, inserts, updates};
 use crate::chunks::{Owners, check_names, check_unique_indexes, new_chunks, new_collection, replacement, serves};
 use crate::definitions::{as_created, create_named, first_batch, index_name};
+use crate::lock::Guard;
 use crate::moves::{BUSY_MAX, FEW_CHANGES, FINISH_MAX, NAP, ROUNDS_MAX, list, retried};
 use crate::rows::{Merge, Order, SORT_KEY, Stream};
 use crate::shard::Shard;

@@ -8,9 +8,9 @@ use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_command::{Error, Result};
 use arbor_query::Interrupt;
 
-use crate::administration::Guard;
 use crate::catalog::{deletes, updates};
 use crate::chunks::replacement;
+use crate::lock::Guard;
 use crate::reshard::OPERATIONS;
 use crate::{Request, fields, table};
 

@@ -25,7 +25,7 @@ use crate::{RangeTombstone, Result, Seq};
 /// Result of absorbing.
 pub struct Absorbed {
     pub bytes: u64,
-    /// The same less the debt that it made.
+    /// Those less the debt that they made.
     pub paid: i64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Debt is work that was accepted and is not done, as a part of what may wait. Up to a quarter a writer is not slowed at all; from three
 //! eighths on its pace is the background work's times three quarters of the reciprocal of the debt: twice as fast there, as fast at three
-//! quarters, half as fast at one and a half. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a
+//! quarters, three quarters as fast at one. Beyond one it falls with the sixth power of the debt. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a
 //! pace of `r`, `D d' = r (3 / 4 d - 1)` has one fixed point, at three quarters, and goes there without swinging, within `3 D / 4 r`
 //! seconds. Background work does not come evenly: what moves between inner nodes makes debt that writing leaves then pays, an eighth of
 //! `D` in half a second. The pace must not follow that, so it changes with the debt no more than this. It is an absolute pace, which
@@ -35,10 +35,13 @@ const RATE_MIN: f64 = 1e6;
 const WINDOW: Duration = Duration::from_millis(100);
 const MEMORY: Duration = Duration::from_secs(2);
 
+/// Exponent of the additional fall of the pace at a debt above one: a rate that was measured too high by half stays below 1.1.
+const BEYOND_POWER: i32 = 5;
+
 /// Returns the bytes a second that a writer may bring at this debt while background work does `rate`. Infinite: as many as it can.
 pub fn pace(debt: f64, rate: f64) -> f64 {
     let part = ((debt - FREE) / (SLOWED - FREE)).clamp(0.0, 1.0);
-    let beyond = debt.max(1.0).powi(5);
+    let beyond = debt.max(1.0).powi(BEYOND_POWER);
     if part > 0.0 { rate.max(RATE_MIN) * BALANCED / debt / beyond / part } else { f64::INFINITY }
 }
 

@@ -16,7 +16,7 @@ const REST: u32 = 4;
 const REST_MAX: Duration = Duration::from_millis(100);
 /// Debt from which on there are no rests, since writers are slowed.
 const DEBT_MAX: f64 = super::pace::FREE;
-/// The same of memory that cannot be evicted, as a part of the limit.
+/// Like [`DEBT_MAX`], of memory that cannot be evicted as a part of the limit.
 const PRESSURE_MAX: f64 = 0.4;
 
 /// Work that a memtable left, and how much had been applied then.

@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::Catalog;
 use super::documents::lsid;
-use crate::administration::{Guard, lock_is_lost};
 use crate::fields;
+use crate::lock::{Guard, lock_is_lost};
 use crate::shard::is_lost;
 
 /// Longest time of a transaction, or another write, with all repetitions and searches for the primary.
