@@ -50,7 +50,7 @@ class Session:
         self.client, self.database = client, client[database]
 
     def run(self, fields):
-        """Runs a command; answers the fields of the reply. `$db` names another database."""
+        """Runs a command and returns the fields of the reply. `$db` names another database."""
         fields = dict(fields)
         name = fields.pop("$db", ("string", None))[1]
         database = self.client[name] if name else self.database

@@ -90,7 +90,7 @@ impl Commands {
         self.accounts.enabled && connection.login.user.is_none()
     }
 
-    /// Answers one frame: appends the reply frame to `out`, or nothing.
+    /// Replies to one frame: appends the reply frame to `out`, or nothing.
     pub fn handle(&self, connection: &mut Connection, frame: &[u8], out: &mut Vec<u8>) -> After {
         // a short frame may unpack to a long message
         if self.is_before_login(connection) && unpacked_bytes(frame) > BYTES_BEFORE_LOGIN {

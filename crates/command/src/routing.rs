@@ -75,7 +75,7 @@ pub trait Router: Send + Sync {
         None
     }
 
-    /// Answers one request. May block, as long as the interrupt is not raised.
+    /// Processes one request. May block, as long as the interrupt is not raised.
     fn run(&self, server: &Commands, routed: &Routed<'_>) -> Result<Answer>;
 
     /// Reads documents of users or roles (`system.users`, `system.roles`) of the cluster.

@@ -93,7 +93,7 @@ impl StorageParameters<'_> {
         ROWS.iter().filter_map(|(name, _)| Some((*name, self.get(name)?))).collect()
     }
 
-    /// Answers the value before, where there was one.
+    /// Returns the value before, where there was one.
     pub(crate) fn set(self, name: &str, value: ValueRef<'_>) -> Result<Option<Value>> {
         let before = self.get(name);
         let Some((_, steers)) = ROWS.iter().find(|(known, _)| *known == name) else {

@@ -82,7 +82,7 @@ impl Write for Timed {
     }
 }
 
-/// Answers requests until `is_stopping` returns true.
+/// Replies to requests until `is_stopping` returns true.
 pub fn serve(listener: &TcpListener, options: Options, source: Arc<dyn Source>, is_stopping: impl Fn() -> bool) {
     let (options, open) = (Arc::new(options), Arc::new(AtomicUsize::new(0)));
     if listener.set_nonblocking(true).is_err() {

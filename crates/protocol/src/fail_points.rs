@@ -72,7 +72,7 @@ pub struct Effect {
 }
 
 impl FailPoints {
-    /// The `configureFailPoint` command. Answers how often the fail point was entered before.
+    /// The `configureFailPoint` command. Returns how often the fail point was entered before.
     pub fn configure(&self, name: &str, body: Doc<'_>) -> Result<u64> {
         let mut points = self.points.lock();
         let Some(slot) = points.slot(name) else {

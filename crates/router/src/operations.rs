@@ -81,7 +81,7 @@ impl Request<'_> {
         Ok(Answer::Reply(fields::passed(&reply)))
     }
 
-    /// Answers documents that the router has made, after the stages that follow the first one.
+    /// Replies with documents that the router has made, after the stages that follow the first one.
     pub(crate) fn over_documents(&self, documents: Vec<DocBuf>, stages: Array<'_>) -> Result<Answer> {
         let rest: ArrayBuf = stages.iter().skip(1).collect();
         let spec = AggregateSpec {

@@ -99,7 +99,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Answers a request on a time series on chosen shards. None: it is answered as one on any name, as reads and writes are.
+    /// Processes a request on a time series on chosen shards. None: it is processed as one on any name, as reads and writes are.
     pub(crate) fn on_time_series(&self, name: &str, table: &Arc<Table>) -> Result<Option<Answer>> {
         let first_stage = || match fields::array(self.body(), "pipeline") {
             Some(stages) => crate::pipeline::stage_of(stages.get(0)).map_or("", |(name, _)| name).to_owned(),

@@ -381,7 +381,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers when to ask again whether a transfer is in time; one that holds no memory is only looked at in the end.
+    /// Returns when to ask again whether a transfer is in time; one that holds no memory is examined at the end only.
     fn in_time(&self, begun: Instant, held: usize, bytes: usize) -> Result<Instant, End> {
         let patience = |bytes| begun + self.shared.admission.patience(&self.shared.limits, bytes);
         let (now, end) = (Instant::now(), if held > 0 { patience(bytes) } else { patience(bytes.min(FREE_BYTES)) });

@@ -13,7 +13,7 @@ const DOCUMENT_OVERHEAD: usize = 4 + (1 + 3 + 8) + (1 + 4 + 4 + 1) + 1;
 
 const OP_MSG: i32 = 2013;
 
-/// Answers every frame with one OP_MSG of about `reply_bytes` bytes, until `stop`.
+/// Replies to every frame with one OP_MSG of about `reply_bytes` bytes, until `stop`.
 pub fn run(listeners: Listeners, reply_bytes: usize, stop: impl FnOnce(Stop)) -> Result<()> {
     let server = Server::new(Limits::default());
     stop(server.stop());

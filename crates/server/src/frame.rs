@@ -87,7 +87,7 @@ impl FrameBuffer {
         self.unread().get(..frame_bytes).unwrap_or_default()
     }
 
-    /// Receives once. Answers the number of bytes (0: the peer closed) and whether more may be waiting.
+    /// Receives once. Returns the number of bytes (0: the peer closed) and whether more may be waiting.
     pub(crate) fn receive(&mut self, socket: impl AsFd) -> Result<(usize, bool), Errno> {
         self.make_room();
         let room = self.bytes.capacity() - self.bytes.len();

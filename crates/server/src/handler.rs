@@ -33,7 +33,7 @@ pub trait Session: Send + 'static {
         None
     }
 
-    /// Answers one frame: appends whole reply frames to `reply`, or nothing.
+    /// Replies to one frame: appends whole reply frames to `reply`, or nothing.
     /// `frame` is complete (its first four bytes are its length).
     fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After;
 

@@ -65,7 +65,7 @@ impl Monitor {
         Monitor { budget, engine, caches: Vec::new(), purged: None }
     }
 
-    /// One sample, and what follows from it. Answers when the next one is due.
+    /// Takes one sample and does what follows from it. Returns when the next one is due.
     fn step(&mut self) -> Duration {
         let Some(limit) = self.budget.limit() else { return FAR };
         let caches: u64 = self.look_at_caches();
@@ -80,7 +80,7 @@ impl Monitor {
         if resident > limit / 2 { NEAR } else { FAR }
     }
 
-    /// Answers what the caches hold; what they hold beyond their size, like values that readers hold, is apart. Notes those that are new, and those that a user has given another size.
+    /// Returns the bytes that the caches hold; what they hold beyond their size, like values that readers hold, is apart. Notes those that are new, and those that a user has given another size.
     fn look_at_caches(&mut self) -> u64 {
         let number = |name: String| self.engine.parameter(&name)?.parse::<u64>().ok();
         let mut used = 0;

@@ -227,7 +227,7 @@ impl Target {
         self.engine.apply(&[Batch { position, ops }])
     }
 
-    /// Reads a copy, since opening a log may change it. Answers the number of records.
+    /// Reads a copy, since opening a log may change it. Returns the number of records.
     fn take_log(&mut self, from: &Path, scratch: &Path) -> Result<u64> {
         let copy = scratch.join("salvaged-log");
         copy_files(from, &copy)

@@ -98,7 +98,7 @@ pub(crate) fn answer_batch(
     call.reply_memory = Some(batch.reservation);
 }
 
-/// Answers documents that are all there (`listCollections` and the like).
+/// Replies with documents that are all there (`listCollections` and the like).
 pub(crate) fn answer_documents(
     call: &mut Call<'_>,
     namespace: arbor_store::Namespace,
