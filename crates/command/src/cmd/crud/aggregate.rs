@@ -69,7 +69,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     }
 }
 
-/// Replies with `result`, which has all documents, which fit into one, as servers before 3.6 did.
+/// Replies with all documents in `result`, as servers before 3.6 did. They fit into one document.
 fn answer_inline(call: &mut Call<'_>, mut cursor: Cursor) -> Result<()> {
     let batch = cursor.next_batch(BatchLimit::more(), &call.interrupt);
     let batch = batch.map_err(|error| Error::from(error).during(DURING_AGGREGATION))?;
