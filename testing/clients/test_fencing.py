@@ -259,8 +259,11 @@ def take_locks(other, name):
             other.admin.command("setAllowMigrations", f"{name}.{collection}", allowMigrations=True)
 
 
-# the router has to be stopped within the first of these, and its locks taken within the second
-@pytest.mark.parametrize("delay_ms", [1500, 4000])
+# The router has to be stopped within the first of these, which takes more than a second on a busy machine, and its locks taken within the second.
+STOPPED_MS, TAKEN_MS = 2500, 4000
+
+
+@pytest.mark.parametrize("delay_ms", [STOPPED_MS, TAKEN_MS])
 @pytest.mark.parametrize("change", BLOCKING)
 def test_who_takes_a_lock_over_releases_the_shards(cluster, other, change, delay_ms):
     """Those that the earlier holder has blocked, and those that get its command later."""
@@ -269,7 +272,7 @@ def test_who_takes_a_lock_over_releases_the_shards(cluster, other, change, delay
     db.c.create_index([("a", 1), ("b", 1)])
     with late(cluster, "_shardsvrSetOwnership", shard=1, is_stopped=True, delay_ms=delay_ms) as run, cluster.shards[1].client() as s1:
         outcome = run(lambda client: BLOCKING[change](client, name))
-        if delay_ms == 1500:
+        if delay_ms == STOPPED_MS:
             until(lambda: not is_running(s1, "_shardsvrSetOwnership"))
             assert blocked(cluster, name)
         take_locks(other, name)

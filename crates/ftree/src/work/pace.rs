@@ -2,12 +2,14 @@
 //!
 //! Debt is work that was accepted and is not done, as a part of what may wait. Up to a quarter a writer is not slowed at all; from three
 //! eighths on its pace is the background work's times three quarters of the reciprocal of the debt: twice as fast there, as fast at three
-//! quarters, three quarters as fast at one. Beyond one it falls with the sixth power of the debt. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a
-//! pace of `r`, `D d' = r (3 / 4 d - 1)` has one fixed point, at three quarters, and goes there without swinging, within `3 D / 4 r`
-//! seconds. Background work does not come evenly: what moves between inner nodes makes debt that writing leaves then pays, an eighth of
-//! `D` in half a second. The pace must not follow that, so it changes with the debt no more than this. It is an absolute pace, which
-//! counts the time that the writer takes itself: a sleep for each byte would slow it most when others have the processors anyway.
-//! Nothing is remembered but measured rates and the next [`SLEEP_MAX`], so a delay never outlives its cause.
+//! quarters, three quarters as fast at one. Beyond one it falls with the sixth power of the debt. So debt settles where the writer brings
+//! as much as is done: with debt `d` of `D` bytes and a pace of `r`, `D d' = r (3 / 4 d - 1)` has one fixed point, at three quarters, and
+//! goes there without swinging, within `3 D / 4 r` seconds.
+//!
+//! Background work does not come evenly: what moves between inner nodes makes debt that writing leaves then pays, an eighth of `D` in half
+//! a second and more. The pace must not follow that, so it changes with the debt no more than this. It is an absolute pace, which counts the time
+//! that the writer takes itself: a sleep for each byte would slow it most when others have the processors anyway. Nothing is remembered
+//! but measured rates and the next [`SLEEP_MAX`], so a delay never outlives its cause.
 
 use std::time::{Duration, Instant};
 

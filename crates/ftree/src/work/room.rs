@@ -29,6 +29,7 @@ const STOP: f64 = 2.0;
 /// in nodes meanwhile, which take no memory.
 const RESERVE: f64 = STOP + 1.0;
 const _: () = assert!(STOP > 1.0 && PINNED_MAX < 1.0, "writers are slowed before they are stopped");
+
 impl Core {
     /// Sleeps for what was applied since the last call, [`pace::SLEEP_MAX`] at most.
     pub(crate) fn wait_for_room(&self) {
