@@ -16,6 +16,8 @@ PORTS = range(10_000, 30_000)
 # A process that has a port locks the byte of that number, until it ends.
 LOCKS = open(pathlib.Path(tempfile.gettempdir()) / f"arbor-test-ports-{os.geteuid()}", "ab")
 TAKEN = set()
+# Distances from the port of a member to that and those of the etcd that it runs.
+WITH_ETCD = (0, 1000, 2000)
 
 
 def take_port(port):

@@ -13,11 +13,8 @@ import time
 import pymongo
 import pytest
 
-from arbor_process import free_ports
+from arbor_process import WITH_ETCD, free_ports
 from mongosh import run_mongosh
-
-# Distances from a member's port to those of the etcd that it runs.
-ETCD = (0, 1000, 2000)
 
 
 def children(pid):
@@ -52,7 +49,7 @@ def uri_of(directory, process):
 
 @pytest.fixture
 def cluster(tmp_path):
-    begun, port = [], free_ports(10, ETCD)
+    begun, port = [], free_ports(10, WITH_ETCD)
 
     def start(members, *options):
         begun.append(begin(tmp_path, members, port, *options))
@@ -93,7 +90,7 @@ def test_ctrl_c_stops_all_and_the_data_stays(cluster, tmp_path):
         assert client.test.trees.find_one() == {"_id": 1}
     process.send_signal(signal.SIGINT)
     process.wait(timeout=60)
-    other = begin(tmp_path, 1, free_ports(1, ETCD))
+    other = begin(tmp_path, 1, free_ports(1, WITH_ETCD))
     assert other.wait(timeout=60) == 100
     assert "was initiated with other addresses" in (tmp_path / "output").read_text()
 

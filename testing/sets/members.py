@@ -19,12 +19,10 @@ from pymongo.errors import PyMongoError
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import loop_disk  # noqa: E402
-from arbor_process import Arbor, free_ports  # noqa: E402
+from arbor_process import Arbor, WITH_ETCD, free_ports  # noqa: E402
 
 NAME = "rs0"
 NETWORKS = itertools.count(os.getpid() % 200)
-# etcd listens on the ports 1,000 and 2,000 above the server's
-ETCD_PORTS = (1000, 2000)
 
 
 def run(*command, check=True):
@@ -209,7 +207,7 @@ class Set:
             flags += ["--bind_ip", "0.0.0.0", "--allowInsecure"]
             places = [(self.network.address(index), 27017, ["ip", "netns", "exec", name]) for index, name in enumerate(self.network.names)]
         else:
-            places = [("127.0.0.1", port, []) for port in [free_ports(1, (0, *ETCD_PORTS)) for _ in range(members)]]
+            places = [("127.0.0.1", port, []) for port in [free_ports(1, WITH_ETCD) for _ in range(members)]]
         self.members = []
         for index, (host, port, prefix) in enumerate(places):
             name = f"m{index}"

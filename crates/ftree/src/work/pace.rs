@@ -6,8 +6,8 @@
 //! as much as is done: with debt `d` of `D` bytes and a pace of `r`, `D d' = r (3 / 4 d - 1)` has one fixed point, at three quarters, and
 //! goes there without swinging, within `3 D / 4 r` seconds.
 //!
-//! Background work does not come evenly: what moves between inner nodes makes debt that writing leaves then pays, an eighth of `D` in half
-//! a second and more. The pace must not follow that, so it changes with the debt no more than this. It is an absolute pace, which counts the time
+//! Background work does not come evenly: what moves between inner nodes makes debt that writing leaves then pays, up to a quarter of `D` in
+//! half a second. The pace must not follow that, so it changes with the debt no more than this. It is an absolute pace, which counts the time
 //! that the writer takes itself: a sleep for each byte would slow it most when others have the processors anyway. Nothing is remembered
 //! but measured rates and the next [`SLEEP_MAX`], so a delay never outlives its cause.
 

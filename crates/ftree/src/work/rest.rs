@@ -2,7 +2,7 @@
 //!
 //! A memtable that was absorbed makes work for all workers at once. Done at once, it takes the processors from clients, whose throughput
 //! falls for a second. So it is spread over the time until the next memtable is full: a worker rests after a job as long as no more is left
-//! than the plan says. There are no rests while a memtable waits, or at a debt that slows writers or soon will.
+//! than the plan says. There are no rests while a memtable waits, or at a debt that slows writers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
