@@ -31,6 +31,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 pub(crate) fn verify(path: &Path) -> Result<(), Failure> {
     let pace = Pace {
         commit_interval: Duration::from_millis(100),
+        log_compression: true,
         checkpoint_interval: Duration::from_secs(60),
         cache_bytes: Sizes::of(&Settings::default()).cache(),
         history: oplog::retention_of_directory(path),

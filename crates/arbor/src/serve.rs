@@ -123,6 +123,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let http = http::start(&settings, &cell, &stop, tls.clone(), log)?;
     let pace = Pace {
         commit_interval: Duration::from_millis(settings.commit_interval_ms),
+        log_compression: settings.log_compression,
         // 0 meant "never" in MongoDB; the log would grow without end.
         checkpoint_interval: Duration::from_secs(settings.checkpoint_seconds.max(1)),
         cache_bytes: sizes.cache(),

@@ -34,6 +34,7 @@ pub(crate) struct Recovery {
 
 pub(crate) struct Pace {
     pub commit_interval: Duration,
+    pub log_compression: bool,
     pub checkpoint_interval: Duration,
     /// Default cache size of a server with this memory.
     pub cache_bytes: u64,
@@ -70,6 +71,7 @@ impl Storage {
         let (applied, end) = (engine.applied(), log.appended());
         let options = arbor_txn::Options {
             checkpoint_interval: pace.checkpoint_interval,
+            compress_records: pace.log_compression,
             history: pace.history,
             transaction_bytes_max: transaction_bytes_max(pace.cache_bytes),
             write_set_memory_max: write_set_memory_max(),

@@ -9,6 +9,7 @@ use arbor_log::{Log, Reader};
 
 use crate::chain::{Assembler, Part};
 use crate::error::log_error;
+use crate::packed::unpacked_bytes;
 use crate::record::Record;
 use crate::{Error, ReadView, Result};
 
@@ -65,7 +66,7 @@ impl Applier {
         while self.group.len() < GROUP_RECORDS && bytes < GROUP_BYTES && self.reader.position() <= limit {
             let Some(read) = self.reader.next_borrowed() else { break };
             let (position, payload) = read.map_err(log_error)?;
-            bytes += payload.len();
+            bytes += unpacked_bytes(payload);
             let corrupt = |reason| Error::CorruptRecord { position, reason };
             match self.assembler.take(payload).map_err(corrupt)? {
                 Part::Record(record) if record.loads.is_empty() => self.group.push((position, record)),

@@ -270,7 +270,7 @@ impl CommitPath {
         &self.log_bytes
     }
 
-    /// Bytes of log since the start.
+    /// Bytes of records since the start, uncompressed.
     pub(crate) fn log_written(&self) -> u64 {
         self.log_written.load(Ordering::Relaxed)
     }
@@ -464,8 +464,11 @@ impl CommitPath {
         self.check_size(&writes)?;
         let (bytes, chained) = (writes.bytes(), self.is_chained(&writes));
         let changes = writes.into_changes()?;
-        let request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
+        let mut request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
         self.check_space(&request)?;
+        if self.options.compress_records {
+            request.compress();
+        }
         Ok(request)
     }
 

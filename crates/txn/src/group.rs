@@ -14,10 +14,10 @@ use crate::fetch::marker::Syncing;
 use crate::in_flight::InFlight;
 use crate::ledger::{self, CounterId, LEDGER};
 use crate::prepared::table::{PREPARED, PreparedTable, Special};
-use crate::record;
 use crate::write_set::Changes;
 use crate::written::CounterChange;
 use crate::{Error, Result, Stamp};
+use crate::{packed, record};
 
 /// Remembered keys at which the leader looks for the oldest active transaction and forgets.
 pub(crate) const PRUNE_AT: usize = 4096;
@@ -149,6 +149,13 @@ impl Request {
         let footprint = Footprint::of(hasher, &ops);
         let special = Special::None;
         Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), loaded, footprint, special })
+    }
+
+    /// Compresses the record, if that makes it shorter. Chains and records that refer to loads are not compressed.
+    pub(crate) fn compress(&mut self) {
+        if !self.chained && self.loaded.is_empty() {
+            self.record = packed::pack(std::mem::take(&mut self.record), self.notes);
+        }
     }
 
     /// Returns the bytes that it counts in its group.

@@ -27,7 +27,7 @@
 //! | `prepared/` | transactions over several servers: what is prepared here, decisions, states at one time |
 //! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
 //! | `history.rs`, `commit_waiters.rs` | reading the log as a history, from a time on; waiting for more of it |
-//! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those split across several, and their stamps |
+//! | `record.rs`, `packed.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of compressed ones, of those split across several, and their stamps |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | moving the replay point, and the replay |
 //!
@@ -75,6 +75,7 @@ mod ledger;
 mod merged_cursor;
 mod options;
 mod overlay;
+mod packed;
 mod past;
 mod pending;
 mod prepared;

@@ -37,6 +37,8 @@ pub struct Options {
     pub group_bytes_max: usize,
     /// A transaction with a larger write set is split across several records of the log.
     pub record_bytes_max: usize,
+    /// Records that are long and repeat themselves are compressed in the log.
+    pub compress_records: bool,
     /// A transaction with a larger write set is refused at commit.
     pub transaction_bytes_max: usize,
     /// Values of one transaction beyond this many bytes go to a file in `scratch`, when it is set.
@@ -74,6 +76,7 @@ impl Default for Options {
             checkpoint_log_bytes: 256 << 20,
             group_bytes_max: 8 << 20,
             record_bytes_max: 16 << 20,
+            compress_records: true,
             transaction_bytes_max: 256 << 20,
             write_set_memory_max: 64 << 20,
             scratch: None,

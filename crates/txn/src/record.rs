@@ -2,7 +2,7 @@
 //!
 //! | size | what |
 //! |---|---|
-//! | 1 | version, 2; 4 where operations of kind 8 are in it |
+//! | 1 | version, 2; 4 where operations of kind 8 are in it; 5: it is compressed, see `packed.rs` |
 //! | 8 | time of the first note, see [`Stamp`], little-endian |
 //! | 8 | the system's clock in milliseconds since 1970, little-endian |
 //! | varint, ... | length of the logical part, the logical part: opaque here |
@@ -32,16 +32,21 @@
 use arbor_base::{Fields, TreeId};
 use arbor_engine::{Op, TreeOptions};
 
-use crate::Stamp;
+use crate::{Stamp, packed};
 
 const VERSION: u8 = 2;
 
 /// Version of a record that refers to loads, so that it is known by its first byte. Releases that know no loads refuse it.
 const LOADED_VERSION: u8 = 4;
 
+/// Version of a compressed record (`packed.rs`).
+pub(crate) const PACKED_VERSION: u8 = 5;
+
 /// Offsets of the stamp, which is known last.
 const TIME: std::ops::Range<usize> = 1..9;
 const WALL: std::ops::Range<usize> = 9..17;
+/// Bytes of version and stamp, with which records of all versions begin.
+pub(crate) const STAMPED_BYTES: usize = WALL.end;
 
 const CREATE_TREE: u8 = 1;
 const DROP_TREE: u8 = 2;
@@ -113,6 +118,11 @@ pub(crate) fn begin(logical: &[u8], places: &[Place], notes: &[Note], capacity: 
         }
     }
     out
+}
+
+/// Gives the record the version of one that is not compressed.
+pub(crate) fn begin_plain(record: &mut [u8]) {
+    record.first_mut().into_iter().for_each(|version| *version = VERSION);
 }
 
 /// Requires a record that [`begin`] began.
@@ -220,10 +230,19 @@ impl<'a> Reader<'a> {
 
     /// Fields before the places.
     pub(crate) fn head(&mut self) -> Decoded<(Stamp, &'a [u8])> {
-        if !matches!(self.byte()?, VERSION | LOADED_VERSION) {
+        match self.stamped()? {
+            (VERSION | LOADED_VERSION, stamp) => Ok((stamp, self.bytes()?)),
+            _ => Err("unknown version"),
+        }
+    }
+
+    /// Reads the version and the stamp, with which records of all versions begin.
+    pub(crate) fn stamped(&mut self) -> Decoded<(u8, Stamp)> {
+        let version = self.byte()?;
+        if !matches!(version, VERSION | LOADED_VERSION | PACKED_VERSION) {
             return Err("unknown version");
         }
-        Ok((self.stamp()?, self.bytes()?))
+        Ok((version, self.stamp()?))
     }
 
     fn byte(&mut self) -> Decoded<u8> {
@@ -357,6 +376,13 @@ impl Record {
     }
 
     pub fn decode(bytes: &[u8]) -> Decoded<Record> {
+        match packed::unpack(bytes)? {
+            Some(plain) => Record::decode_plain(&plain),
+            None => Record::decode_plain(bytes),
+        }
+    }
+
+    fn decode_plain(bytes: &[u8]) -> Decoded<Record> {
         let mut reader = Reader::new(bytes);
         let (stamp, logical) = reader.head()?;
         let mut record = Record {
@@ -406,6 +432,9 @@ impl Record {
 
 /// The stamp of a record, and the time of its last note.
 pub(crate) fn times_of(bytes: &[u8]) -> Decoded<(Stamp, u64)> {
+    if let Some((stamp, notes)) = packed::stamp_and_notes(bytes)? {
+        return Ok((stamp, last_time(stamp, notes)));
+    }
     let mut reader = Reader::new(bytes);
     let (stamp, _) = reader.head()?;
     for _ in 0..reader.varint()? {

@@ -7,6 +7,7 @@ use arbor_log::Log;
 
 use crate::chain::Link;
 use crate::error::log_error;
+use crate::packed::unpacked_bytes;
 use crate::record::{Decoded, Record};
 use crate::record_stream::RecordStream;
 use crate::{Error, Result};
@@ -53,7 +54,7 @@ impl<'l> Replay<'l> {
             let (position, payload) = entry.map_err(log_error)?;
             let Some(link) = decoded(position, Link::decode(payload))? else {
                 let record = decoded(position, Record::decode(payload))?;
-                self.push(position, record.ops, payload.len())?;
+                self.push(position, record.ops, unpacked_bytes(payload))?;
                 following = 0;
                 continue;
             };

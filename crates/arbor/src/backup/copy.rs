@@ -20,6 +20,7 @@ pub(crate) fn make(peer: &dyn Peer, state: &Begun, home: &str, dbpath: &Path) ->
     let home = NAMES.iter().find(|name| **name == home).ok_or_else(|| format!("there is no engine {home}"))?;
     let pace = Pace {
         commit_interval: Duration::from_millis(100),
+        log_compression: true,
         checkpoint_interval: Duration::from_secs(60),
         cache_bytes: CACHE_BYTES,
         history: None,

@@ -116,6 +116,7 @@ fn open(home: &str, dbpath: &Path, part: Part) -> Result<Storage> {
     let engines = Engines::of_directory(Some(home));
     let pace = Pace {
         commit_interval: Duration::from_millis(100),
+        log_compression: true,
         checkpoint_interval: Duration::from_secs(60),
         cache_bytes: Sizes::of(&Settings::default()).cache(),
         history: None,

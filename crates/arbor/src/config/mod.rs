@@ -147,6 +147,7 @@ storage.rocksdb.configString: "write_buffer_size=16m;max_write_buffer_number=4;s
         .unwrap();
         assert!(settings.fork && settings.logappend);
         assert_eq!((settings.slow_ms, settings.checkpoint_seconds, settings.commit_interval_ms), (2000, 60, 100));
+        assert!(!settings.log_compression, "journalCompressor: none");
         assert_eq!(
             warned(&settings),
             ["storage.mmapv1.journal.commitIntervalMs", "storage.wiredTiger.engineConfig.journalCompressor",]

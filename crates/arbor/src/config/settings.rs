@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     /// Cache of an engine by its own flag; the last counts.
     pub cache_bytes_of: Vec<(&'static str, u64)>,
     pub commit_interval_ms: u64,
+    /// Long records of the log are compressed.
+    pub log_compression: bool,
     pub checkpoint_seconds: u64,
     /// Like `checkpoint_seconds`, if it was given: engines that make checkpoints by themselves use it.
     pub checkpoint_seconds_given: Option<u64>,
@@ -221,6 +223,7 @@ impl Default for Settings {
             cache_bytes: None,
             cache_bytes_of: Vec::new(),
             commit_interval_ms: 100,
+            log_compression: true,
             checkpoint_seconds: 60,
             checkpoint_seconds_given: None,
             slow_ms: 100,

@@ -48,7 +48,6 @@ const MMAPV1: &str = "belongs to the mmapv1 engine, which is gone; lmdb is the m
 const ANY_CERTIFICATE: &str = "every certificate would be accepted, so TLS would protect no client";
 /// With less, one statement hardly fits in addition to the server itself.
 const MEMORY_LIMIT_MIN: u64 = 64 << 20;
-const NO_JOURNAL_COMPRESSION: &str = "Arbor's log is not compressed yet";
 
 const fn row(flag: &'static str, yaml: &'static str, kind: Kind, action: Action, help: &'static str) -> Row {
     Row { flag, yaml, kind, action, help }
@@ -62,6 +61,7 @@ static ROWS: &[Row] = &[
     row("storageEngineOverride", "replication.storageEngineOverride", Text, Apply(engine_override), "Member of a replica set: engine of all collections and indexes that it creates from now on, whatever the set says"),
     row("journalCommitInterval", "storage.journal.commitIntervalMs", Kind::Number { min: 1, max: 500 }, Apply(|s, v| { s.commit_interval_ms = int(v) as u64; Ok(()) }), "Milliseconds between fsyncs of the log [default: 100]"),
     row("", "storage.mmapv1.journal.commitIntervalMs", Kind::Number { min: 1, max: 500 }, Map(|s, v| { s.commit_interval_ms = int(v) as u64; Ok(()) }, "applied as storage.journal.commitIntervalMs"), ""),
+    row("logCompression", "storage.logCompression", Text, Apply(log_compression), "none or lz4: compression of long records of the log, which replica sets send as they are [default: lz4]"),
     row("syncdelay", "storage.syncPeriodSecs", Real, Apply(checkpoints), "Seconds between checkpoints [default: 60; ftree alone: 10]"),
     row("checkpointPeriod", "", COUNT, Apply(checkpoints), "As syncdelay (TokuMX)"),
     row("journal", "storage.journal.enabled", Switch, Apply(|s, v| { if !on(v) { s.warn("storage.journal.enabled", ONE_LOG); } Ok(()) }), "Without effect: Arbor has one log for everything and always writes it"),
@@ -202,7 +202,7 @@ static ROWS: &[Row] = &[
     // WiredTiger
     row("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Real, Apply(wiredtiger_cache_gb), "Cache of the engine in GB"),
     row("wiredTigerCacheSizePct", "storage.wiredTiger.engineConfig.cacheSizePct", Real, Ignore("give --wiredTigerCacheSizeGB"), ""),
-    row("wiredTigerJournalCompressor", "storage.wiredTiger.engineConfig.journalCompressor", Text, Ignore(NO_JOURNAL_COMPRESSION), ""),
+    row("wiredTigerJournalCompressor", "storage.wiredTiger.engineConfig.journalCompressor", Text, Map(journal_compressor, "none is applied as storage.logCompression: none, others as lz4"), ""),
     row("wiredTigerDirectoryForIndexes", "storage.wiredTiger.engineConfig.directoryForIndexes", Switch, Ignore("all trees share the files of their engine"), ""),
     row("wiredTigerCollectionBlockCompressor", "storage.wiredTiger.collectionConfig.blockCompressor", Text, EngineOption("wiredTiger.blockCompressor"), ""),
     row("wiredTigerIndexPrefixCompression", "storage.wiredTiger.indexConfig.prefixCompression", Text, EngineOption("wiredTiger.prefixCompression"), ""),
@@ -581,6 +581,27 @@ fn memory_limit(settings: &mut Settings, value: ParsedValue) -> Result<(), Strin
         return Err(format!("the least memory limit is {} MB", MEMORY_LIMIT_MIN >> 20));
     }
     settings.memory_limit = Some(bytes);
+    Ok(())
+}
+
+fn log_compression(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    settings.log_compression = match text(value).as_str() {
+        "none" => false,
+        "lz4" => true,
+        other => return Err(format!("unknown compression of the log '{other}'; known are none, lz4")),
+    };
+    Ok(())
+}
+
+/// Takes the names of MongoDB.
+fn journal_compressor(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    settings.log_compression = match text(value).as_str() {
+        "none" => false,
+        "snappy" | "zlib" | "zstd" => true,
+        other => {
+            return Err(format!("unknown compressor of the journal '{other}'; known are none, snappy, zlib, zstd"));
+        }
+    };
     Ok(())
 }
 

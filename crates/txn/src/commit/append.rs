@@ -7,7 +7,7 @@ use super::CommitPath;
 use crate::chain::ChainWriter;
 use crate::error::log_error;
 use crate::group::{Committed, Draft};
-use crate::{Result, Stamp};
+use crate::{Result, Stamp, packed};
 
 impl CommitPath {
     pub(super) fn append(&self, draft: &Draft) -> Result<Position> {
@@ -19,7 +19,8 @@ impl CommitPath {
         let last = appended.map_err(log_error)?;
         // I2: the leader is the only one that appends, so the positions are those that the batches carry.
         assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
-        self.count_logged(payloads.iter().map(|p| p.len() as u64).sum());
+        // What a recovery replays, whatever its records take in the log.
+        self.count_logged(payloads.iter().map(|payload| packed::unpacked_bytes(payload) as u64).sum());
         Ok(last)
     }
 

@@ -229,7 +229,10 @@ impl CommitPath {
         let noted: usize = changes.notes.iter().map(|note| note.about.len() + 64).sum();
         let bytes = changes.ops.iter().map(Op::bytes).sum::<usize>() + noted + changes.logical.len();
         let chained = bytes > self.options().record_bytes_max.min(PIECE_BYTES_MAX);
-        let request = Request::new(&**self.engine(), changes, snapshot, self.hasher(), bytes, chained)?;
+        let mut request = Request::new(&**self.engine(), changes, snapshot, self.hasher(), bytes, chained)?;
+        if self.options().compress_records {
+            request.compress();
+        }
         Ok(Request { special, ..request })
     }
 

@@ -80,7 +80,8 @@ fn an_engine_that_is_ahead_of_its_log_is_refused_with_what_is_missing() {
 
 #[test]
 fn a_log_that_begins_behind_the_state_is_refused_with_what_is_missing() {
-    let rig = Rig::over(InMemory::with_segments(Options::default(), 1 << 10).unwrap());
+    let options = Options { compress_records: false, ..Options::default() };
+    let rig = Rig::over(InMemory::with_segments(options, 1 << 10).unwrap());
     let tree = rig.tree();
     (0..8).for_each(|_| rig.put(tree, "a", &"x".repeat(600)));
     let early = rig.own.engine.crash();
@@ -291,7 +292,7 @@ fn every_disk_call_may_fail() {
 
 #[test]
 fn a_checkpoint_makes_the_log_durable_first_and_trims_it_unless_it_is_retained() {
-    let rig = rig();
+    let rig = Rig::over(InMemory::new(Options { compress_records: false, ..Options::default() }).unwrap());
     let tree = rig.tree();
     let log = rig.transactions.log();
     rig.put(tree, "a", "1");

@@ -39,7 +39,7 @@ pub(crate) fn crash(member: &Member, seed: u64) -> Member {
 
 /// A leader whose log does not begin at the first record any more.
 fn leader(trees: u64) -> (Member, Vec<TreeId>) {
-    let leader = Member::leader(quick());
+    let leader = Member::leader(Options { compress_records: false, ..quick() });
     let trees: Vec<TreeId> = (0..trees).map(|_| leader.tree()).collect();
     for (n, tree) in trees.iter().chain(&trees).enumerate() {
         let n = n % trees.len();

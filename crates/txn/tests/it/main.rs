@@ -10,6 +10,7 @@ mod initial_sync;
 mod loads;
 mod merged_cursor;
 mod open_transactions;
+mod packed;
 mod past;
 mod prepared;
 mod set_runs;

@@ -155,8 +155,8 @@ fn without_history_only_the_present_is_there() {
 #[test]
 fn a_trimmed_log_leaves_the_held_states() {
     let retention = Some(Retention { bytes: 0, time: Duration::ZERO });
-    let own = InMemory::with_segments(Options { history: retention, ..Options::default() }, 4 << 10).unwrap();
-    let rig = Rig::over(own);
+    let options = Options { history: retention, compress_records: false, ..Options::default() };
+    let rig = Rig::over(InMemory::with_segments(options, 4 << 10).unwrap());
     let tree = rig.tree();
     rig.put(tree, "a", "held");
     let (_, held) = rig.transactions.read_timed().unwrap();
