@@ -36,7 +36,9 @@ def segments(arbor):
 def cut(arbor):
     """The newest updates are in the engine's state alone."""
     last = segments(arbor)[-1]
-    os.truncate(last, last.stat().st_size // 2)
+    # behind the records is space that is reserved for more
+    records = last.read_bytes().rstrip(b"\0")
+    os.truncate(last, len(records) // 2)
 
 
 def remove(arbor):

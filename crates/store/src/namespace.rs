@@ -51,7 +51,7 @@ pub fn check_database_name(name: &str) -> Result<()> {
 impl Namespace {
     pub fn new(db: &str, collection: &str) -> Result<Namespace> {
         check_database_name(db)?;
-        let full = format!("{db}.{collection}");
+        let full = [db, ".", collection].concat();
         if collection.is_empty() {
             return invalid(full, "the collection name is empty");
         }
