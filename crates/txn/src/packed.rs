@@ -57,7 +57,7 @@ pub(crate) fn pack(record: Vec<u8>, notes: usize) -> Vec<u8> {
     packed.truncate(length_at + LENGTH_BYTES + bytes);
     packed.shrink_to_fit();
     debug_assert!(
-        unpack(&packed).is_ok_and(|plain| plain.as_ref() == Some(&record)),
+        unpack(&packed).is_ok_and(|unpacked| unpacked.is_some_and(|unpacked| unpacked.plain == record)),
         "a record is read as it was written"
     );
     packed
@@ -91,9 +91,18 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Returns the record of version 2 for which a packed one was written; `None` if the payload is not packed.
-pub(crate) fn unpack(payload: &[u8]) -> Decoded<Option<Vec<u8>>> {
-    let Some(Packed { stamp, body_bytes, block, own_ops, .. }) = Packed::decode(payload)? else { return Ok(None) };
+/// A packed record after its body was decompressed.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Unpacked {
+    /// The record of version 2 for which it was written.
+    pub plain: Vec<u8>,
+    /// Number of notes that the plain record has.
+    pub notes: u64,
+}
+
+/// Returns `None` if the payload is not packed.
+pub(crate) fn unpack(payload: &[u8]) -> Decoded<Option<Unpacked>> {
+    let Some(Packed { stamp, notes, body_bytes, block, own_ops }) = Packed::decode(payload)? else { return Ok(None) };
     let mut plain = Vec::with_capacity(STAMPED_BYTES + body_bytes + own_ops.len());
     plain.resize(STAMPED_BYTES + body_bytes, 0);
     let body = plain.get_mut(STAMPED_BYTES..).unwrap_or_default();
@@ -104,7 +113,7 @@ pub(crate) fn unpack(payload: &[u8]) -> Decoded<Option<Vec<u8>>> {
     record::begin_plain(&mut plain);
     record::stamp(&mut plain, stamp);
     plain.extend_from_slice(own_ops);
-    Ok(Some(plain))
+    Ok(Some(Unpacked { plain, notes }))
 }
 
 /// Returns the stamp of a packed record, and its number of notes; `None` if the payload is not packed.
@@ -163,7 +172,7 @@ mod tests {
         assert_eq!(payload[0], PACKED_VERSION);
         assert!(payload.len() * 2 < plain.len(), "{} of {}", payload.len(), plain.len());
         assert_eq!(unpacked_bytes(&payload), plain.len());
-        assert_eq!(unpack(&payload), Ok(Some(plain)));
+        assert_eq!(unpack(&payload), Ok(Some(Unpacked { plain, notes: 100 })));
         assert_eq!(record::times_of(&payload), Ok((STAMP, expected.last_time())));
         assert_eq!(Record::decode(&payload), Ok(expected));
     }
@@ -193,6 +202,17 @@ mod tests {
                 let _decoded = Record::decode(&bytes);
             }
         }
+    }
+
+    #[test]
+    fn a_head_with_another_number_of_notes_than_the_body_is_refused() {
+        let record = record(60);
+        let plain = record.encode();
+        assert_eq!(Record::decode(&pack(plain.clone(), 60)), Ok(record));
+        assert_eq!(
+            Record::decode(&pack(plain, 61)),
+            Err("the head of a packed record has another number of notes than its body")
+        );
     }
 
     #[test]

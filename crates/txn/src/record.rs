@@ -32,7 +32,8 @@
 use arbor_base::{Fields, TreeId};
 use arbor_engine::{Op, TreeOptions};
 
-use crate::{Stamp, packed};
+use crate::Stamp;
+use crate::packed::{self, Unpacked};
 
 const VERSION: u8 = 2;
 
@@ -377,7 +378,10 @@ impl Record {
 
     pub fn decode(bytes: &[u8]) -> Decoded<Record> {
         match packed::unpack(bytes)? {
-            Some(plain) => Record::decode_plain(&plain),
+            Some(Unpacked { plain, notes }) => match Record::decode_plain(&plain)? {
+                record if record.notes.len() as u64 == notes => Ok(record),
+                _ => Err("the head of a packed record has another number of notes than its body"),
+            },
             None => Record::decode_plain(bytes),
         }
     }
