@@ -207,7 +207,9 @@ def answer(server, operation):
         return plain({"bulk error": error.details})
     except OperationFailure as error:
         # an error about an index shows its whole specification, and with it the engine that the mixed server was given
-        return ("error", error.code, re.sub(r", storageEngine: \{ \w+: \{\} \}", "", error.details.get("errmsg", "")))
+        text = re.sub(r", storageEngine: \{ \w+: \{\} \}", "", error.details.get("errmsg", ""))
+        # builds and collections have random ids
+        return ("error", error.code, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text))
 
 
 def plain(result):
