@@ -31,7 +31,7 @@ pub enum Opening {
 pub struct Options {
     /// A checkpoint starts at the latest after this time with new commits...
     pub checkpoint_interval: Duration,
-    /// ...or after this many bytes of log.
+    /// ...or after this many bytes of records, uncompressed.
     pub checkpoint_log_bytes: u64,
     /// Records of one group are appended and applied together; a group ends once it holds this many bytes.
     pub group_bytes_max: usize,

@@ -34,6 +34,9 @@ const EXPANSION_BYTES: usize = 64;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
+/// Room for the operations that the leader adds: the record is not copied while it holds the commit lock.
+const OWN_OPS_BYTES: usize = 256;
+
 /// Returns the record in its shorter form. Requires a record of version 2 that has a stamp or room for it, and no operations of the leader.
 pub(crate) fn pack(record: Vec<u8>, notes: usize) -> Vec<u8> {
     let Some((stamped, body)) = record.split_first_chunk::<STAMPED_BYTES>() else { return record };
@@ -55,7 +58,7 @@ pub(crate) fn pack(record: Vec<u8>, notes: usize) -> Vec<u8> {
     let Ok(bytes) = compress_to_buffer(body, None, false, block) else { return record };
     *length = (bytes as u32).to_le_bytes();
     packed.truncate(length_at + LENGTH_BYTES + bytes);
-    packed.shrink_to_fit();
+    packed.shrink_to(packed.len() + OWN_OPS_BYTES);
     debug_assert!(
         unpack(&packed).is_ok_and(|unpacked| unpacked.is_some_and(|unpacked| unpacked.plain == record)),
         "a record is read as it was written"
