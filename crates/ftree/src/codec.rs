@@ -43,8 +43,8 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A piece is stored compressed if that saves one part in this many at least. Where only the entropy coder finds something, as in random text,
-/// the shorter block is not worth the 7 us that a reader of 8 KB pays (docs/performance.md, "What separates C from LMDB").
+/// A piece is stored compressed if that saves one part in this many at least. Where only the entropy coder finds something, and
+/// little, the shorter block is not worth the 4 to 7 us that a reader of 8 KB pays (docs/performance.md, "What separates C from LMDB").
 const SAVED_PARTS: usize = 5;
 
 /// Appends the stored form of `raw` to `out`. What hardly shrinks, or what the codec fails on, is stored as it is.
