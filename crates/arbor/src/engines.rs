@@ -19,6 +19,7 @@ use arbor_session::TRANSACTIONS_MAX;
 use arbor_store::EngineNames;
 
 use crate::config::Settings;
+use crate::memory::Sizes;
 
 pub(crate) use ftree::inspection as ftree_options;
 pub(crate) use several::Engines;
@@ -43,7 +44,7 @@ pub(crate) const KV_ENGINES: &[KvEngine] = &[
         name: USUAL,
         aliases: ftree::ALIASES,
         missing: || None,
-        facts: || facts(None, "zstd:1"),
+        facts: || facts(None, "auto"),
         open: |directory, settings| as_opened(ftree::open_alone(directory, settings)),
     },
     KvEngine {
@@ -95,6 +96,8 @@ pub(crate) struct EngineChoice {
     pub name: &'static str,
     cache_bytes: Option<u64>,
     checkpoint_seconds: Option<u64>,
+    /// Only the fractal tree does it.
+    direct_io: bool,
     /// For any engine, in the order given.
     options: Vec<(String, String)>,
 }
@@ -103,14 +106,16 @@ impl EngineChoice {
     /// The engine by its name, if this build has it.
     pub(crate) fn named(name: &str) -> Option<EngineChoice> {
         let name = NAMES.iter().find(|known| **known == name)?;
-        Some(EngineChoice { name, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() })
+        Some(EngineChoice { name, cache_bytes: None, checkpoint_seconds: None, direct_io: false, options: Vec::new() })
     }
 
     /// With what the settings say for it.
     fn from_settings(name: &'static str, settings: &Settings, cache_bytes: Option<u64>) -> EngineChoice {
         let mut options = settings.engine_options.clone();
         options.extend(settings.parameters.iter().filter_map(ftree::option_of_parameter));
-        let choice = EngineChoice { name, cache_bytes, checkpoint_seconds: settings.checkpoint_seconds_given, options };
+        let (checkpoint_seconds, direct_io) =
+            (settings.checkpoint_seconds_given, ftree::is_direct(Sizes::of(settings), &settings.engine_options));
+        let choice = EngineChoice { name, cache_bytes, checkpoint_seconds, direct_io, options };
         EngineChoice { cache_bytes: cache_bytes.filter(|_| choice.has_cache()), ..choice }
     }
 
@@ -153,7 +158,10 @@ impl EngineChoice {
             "rocksdb" => rocksdb::open(directory, self.cache_bytes, &self.options),
             "wiredTiger" => wiredtiger::open(directory, self.cache_bytes, &self.options),
             "lmdb" => open_lmdb(directory, LmdbOptions::default()),
-            _ => ftree::open(directory, ftree::options(self.cache_bytes, self.checkpoint_seconds, &self.options)?),
+            _ => {
+                let options = ftree::options(self.cache_bytes, self.checkpoint_seconds, self.direct_io, &self.options)?;
+                ftree::open(directory, options)
+            }
         }
     }
 }

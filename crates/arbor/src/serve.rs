@@ -34,7 +34,7 @@ use crate::storage::{Pace, Part, Storage};
 use crate::{allocator, audit, background, descriptors, http, membership, notify, oplog, recorder, security};
 
 const CONTEXT: &str = "initandlisten";
-const POOL_HOOKS: Hooks = Hooks { begin: allocator::small_thread_cache, idle: allocator::empty_thread_cache };
+const POOL_HOOKS: Hooks = Hooks { idle: allocator::empty_thread_cache };
 
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     let log = Arc::new(open_log(&settings)?);

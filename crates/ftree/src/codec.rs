@@ -43,20 +43,32 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A piece is stored compressed if that saves one part in this many at least. Where only the entropy coder finds something, and
-/// little, the shorter block is not worth the 4 to 7 us that a reader of 8 KB pays (docs/performance.md, "What separates C from LMDB").
+/// A piece is stored compressed if that saves one part in this many at least.
 const SAVED_PARTS: usize = 5;
+/// The same for [`Codec::Auto`]. Where only the entropy coder finds something, the shorter block is not worth the 4 to 15 us that a reader
+/// of 8 KB pays: a third more of data that is shorter by a third fits in memory, and readers of what does not fit wait for the coder
+/// longer than for a device (docs/performance.md, "Direct I/O, most of the memory, and no entropy coding").
+const AUTO_SAVED_PARTS: usize = 3;
+
+/// Returns true if a stored piece is not compressed.
+pub fn is_raw(stored: &[u8]) -> bool {
+    stored.first() == Some(&TAG_NONE)
+}
 
 /// Appends the stored form of `raw` to `out`. What hardly shrinks, or what the codec fails on, is stored as it is.
 pub fn compress(codec: Codec, raw: &[u8], out: &mut Vec<u8>) {
     assert!(raw.len() <= RAW_BYTES_MAX, "a piece of {} bytes would not be read again", raw.len());
     let start = out.len();
-    let room = (raw.len() - raw.len() / SAVED_PARTS).saturating_sub(1);
+    let (codec, parts) = match codec {
+        Codec::Auto => (Codec::Zstd(1), AUTO_SAVED_PARTS),
+        other => (other, SAVED_PARTS),
+    };
+    let room = (raw.len() - raw.len() / parts).saturating_sub(1);
     out.resize(start + 1 + room, 0);
     let written = out.get_mut(start..).and_then(|stored| {
         let (tag, payload) = stored.split_first_mut()?;
         let (which, written) = match codec {
-            Codec::None => return None,
+            Codec::None | Codec::Auto => return None,
             Codec::Lz4 => (TAG_LZ4, compress_lz4(raw, payload)?),
             Codec::Zstd(level) => (TAG_ZSTD, compress_zstd(level, raw, payload)?),
         };
@@ -179,7 +191,7 @@ mod tests {
         })
         .take(5000)
         .collect();
-        for codec in [Codec::None, Codec::Lz4, Codec::Zstd(1), Codec::Zstd(-3), Codec::Zstd(19)] {
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd(1), Codec::Zstd(-3), Codec::Zstd(19), Codec::Auto] {
             for raw in [&b""[..], b"a", &[7; 9000], &random] {
                 let mut stored = vec![9];
                 compress(codec, raw, &mut stored);
@@ -202,11 +214,16 @@ mod tests {
 
     #[test]
     fn a_piece_that_hardly_shrinks_is_stored_as_it_is() {
-        // 6.6 of 8 bits for each letter, and 4
-        for (alphabet, tag) in [(95, TAG_NONE), (16, TAG_ZSTD)] {
+        // 6.6 of 8 bits for each letter, 6, and 4
+        for (codec, alphabet, tag) in [
+            (Codec::Zstd(1), 95, TAG_NONE),
+            (Codec::Zstd(1), 64, TAG_ZSTD),
+            (Codec::Auto, 64, TAG_NONE),
+            (Codec::Auto, 16, TAG_ZSTD),
+        ] {
             let (raw, mut stored) = (letters(alphabet), Vec::new());
-            compress(Codec::Zstd(1), &raw, &mut stored);
-            assert_eq!(stored[0], tag, "{alphabet} letters: {} of {} bytes", stored.len(), raw.len());
+            compress(codec, &raw, &mut stored);
+            assert_eq!(stored[0], tag, "{codec:?}, {alphabet} letters: {} of {} bytes", stored.len(), raw.len());
             assert_eq!(decompress(&stored, raw.len()).unwrap(), raw);
         }
     }

@@ -36,6 +36,8 @@ pub enum Codec {
     None,
     Lz4,
     Zstd(i32),
+    /// `Zstd(1)` for blocks of which it saves a third, `None` for others.
+    Auto,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +67,7 @@ impl TreeSettings {
             Codec::None => (0, 0),
             Codec::Lz4 => (1, 0),
             Codec::Zstd(level) => (2, level as u32),
+            Codec::Auto => (3, 0),
         };
         let settings = [codec, level, self.block_bytes, self.leaf_bytes, u32::from(self.leaf_filters), self.blob_bytes];
         let bytes: Vec<u8> = settings.into_iter().flat_map(u32::to_le_bytes).collect();
@@ -75,7 +78,7 @@ impl TreeSettings {
 impl Default for TreeSettings {
     fn default() -> TreeSettings {
         TreeSettings {
-            codec: Codec::Zstd(1),
+            codec: Codec::Auto,
             block_bytes: 8 * KIB as u32,
             leaf_bytes: MIB as u32,
             fanout: 64,

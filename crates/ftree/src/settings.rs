@@ -16,7 +16,7 @@ pub fn settings_of(options: &TreeOptions, defaults: &TreeSettings) -> Result<Tre
 
 fn set(settings: &mut TreeSettings, name: &str, value: &str) -> std::result::Result<(), &'static str> {
     match name {
-        "compression" => settings.codec = codec(value).ok_or("expected none, lz4 or zstd[:level]")?,
+        "compression" => settings.codec = codec(value).ok_or("expected auto, none, lz4 or zstd[:level]")?,
         "pageSize" | "leafSize" => settings.leaf_bytes = bytes(value, 4 << 10, 256 << 20)?,
         "readPageSize" | "blockSize" => settings.block_bytes = bytes(value, 256, 1 << 20)?,
         "fanout" => settings.fanout = bytes(value, 4, 1024)?,
@@ -35,6 +35,7 @@ fn codec(value: &str) -> Option<Codec> {
     };
     match (name, level) {
         ("none", None) => Some(Codec::None),
+        ("auto", None) => Some(Codec::Auto),
         ("lz4" | "quicklz" | "snappy", None) => Some(Codec::Lz4),
         ("zstd", level) => Some(Codec::Zstd(level.unwrap_or(1))).filter(|_| (1..=19).contains(&level.unwrap_or(1))),
         ("zlib", None) => Some(Codec::Zstd(3)),
@@ -70,6 +71,7 @@ mod tests {
     fn names_of_the_founding_texts() {
         for (value, codec) in [
             ("none", Codec::None),
+            ("auto", Codec::Auto),
             ("quicklz", Codec::Lz4),
             ("snappy", Codec::Lz4),
             ("zlib", Codec::Zstd(3)),

@@ -51,15 +51,13 @@ struct Shared {
 /// Functions that each thread of the pool calls.
 #[derive(Clone, Copy)]
 pub struct Hooks {
-    /// Called first of all.
-    pub begin: fn(),
     /// Called after it has had nothing to do for a while.
     pub idle: fn(),
 }
 
 impl Default for Hooks {
     fn default() -> Hooks {
-        Hooks { begin: || {}, idle: || {} }
+        Hooks { idle: || {} }
     }
 }
 
@@ -194,7 +192,6 @@ impl Shared {
     }
 
     fn serve(self: &Arc<Shared>, number: u64) {
-        (self.hooks.begin)();
         let (sender, receiver) = channel();
         let mut next = self.first_or_idle(number, &sender);
         loop {
@@ -275,8 +272,6 @@ mod tests {
 
     use super::*;
 
-    static BEGUN: AtomicUsize = AtomicUsize::new(0);
-
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
     }
@@ -284,10 +279,7 @@ mod tests {
     #[test]
     fn as_many_threads_as_requests_at_once_however_fast_they_follow() {
         const CLIENTS: usize = 8;
-        let begin = || {
-            BEGUN.fetch_add(1, Ordering::SeqCst);
-        };
-        let pool = Arc::new(Pool::new(100, Hooks { begin, ..Hooks::default() }));
+        let pool = Arc::new(Pool::new(100, Hooks::default()));
         runtime().block_on(async {
             let clients = (0..CLIENTS).map(|client| {
                 let pool = pool.clone();
@@ -302,7 +294,8 @@ mod tests {
             }
         });
         assert!(pool.threads() <= CLIENTS, "{} threads", pool.threads());
-        assert!(BEGUN.load(Ordering::SeqCst) <= CLIENTS);
+        let begun = pool.shared.state.lock().begun;
+        assert!(begun <= CLIENTS as u64, "{begun} threads were started");
     }
 
     #[test]
@@ -425,7 +418,7 @@ mod tests {
         let idle = || {
             RESTS.fetch_add(1, Ordering::SeqCst);
         };
-        let pool = Pool::new(1, Hooks { idle, ..Hooks::default() });
+        let pool = Pool::new(1, Hooks { idle });
         runtime().block_on(async {
             for round in 1..=2 {
                 assert_eq!(pool.run(move || round).await, Some(round));

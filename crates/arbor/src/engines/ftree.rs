@@ -2,7 +2,7 @@
 //!
 //! | option | means |
 //! |---|---|
-//! | `ftree.directio` | reads and writes past the page cache |
+//! | `ftree.directio` | reads and writes past the page cache; unless it says otherwise, from a memory limit of 384 MB on |
 //! | `ftree.NAME` | a setting of trees ([`arbor_ftree::settings`]) that say nothing else |
 //! | `ftree.collection.NAME`, `ftree.index.NAME` | the same, stored with the new trees of collections, of indexes |
 
@@ -69,17 +69,23 @@ fn settings(given: &[OptionPair], prefix: &str) -> TreeOptions {
 pub(super) fn options(
     cache_bytes: Option<u64>,
     checkpoint_seconds: Option<u64>,
+    direct_io: bool,
     given: &[OptionPair],
 ) -> Result<Options> {
     let mut options = Options::new(Arc::new(RealDisk), cache_bytes.unwrap_or_else(usual_cache));
     if let Some(seconds) = checkpoint_seconds {
         options.checkpoint_interval_ms = seconds.max(1) * 1000;
     }
-    options.direct_io =
-        given.iter().rfind(|(option, _)| option == "ftree.directio").is_some_and(|(_, on)| on == "true");
+    options.direct_io = direct_io;
     options.tree = settings_of(&settings(given, "ftree."), &options.tree)?;
     options.updates = Some(Arc::new(UpdateMessages));
     Ok(options)
+}
+
+/// Returns true if the page cache is to hold nothing of the data. Where the file system refuses that, it does.
+pub(super) fn is_direct(sizes: Sizes, given: &[OptionPair]) -> bool {
+    let asked = given.iter().rfind(|(option, _)| option == "ftree.directio");
+    asked.map_or_else(|| sizes.is_for_direct_io(), |(_, on)| on == "true")
 }
 
 pub(super) fn names(given: &[OptionPair]) -> Result<EngineNames> {
@@ -131,9 +137,12 @@ mod tests {
             ("ftree.compression", "zlib"),
             ("ftree.writeBias", "high"),
         ]);
-        let options = options(Some(8 << 30), Some(900), &given).unwrap();
+        let small = Sizes::of(&Settings { memory_limit: Some(256 << 20), ..Settings::default() });
+        let options = options(Some(8 << 30), Some(900), is_direct(small, &given), &given).unwrap();
         assert_eq!((options.memory_bytes_max, options.checkpoint_interval_ms), (8 << 30, 900_000));
         assert!(options.direct_io);
+        let of = |on: &str| is_direct(small, &self::given(&[("ftree.directio", "false"), ("ftree.directio", on)]));
+        assert!(!is_direct(small, &[]) && of("true") && !of("false"), "the last one counts");
         assert_eq!((options.tree.codec, options.tree.buffer_percent), (Codec::Zstd(3), 20));
         let trees = names(&given).unwrap();
         assert_eq!((trees.collections.settings.len(), trees.indexes.settings.len()), (2, 1));
@@ -143,7 +152,7 @@ mod tests {
     #[test]
     fn wrong_values_are_errors_and_names_without_meaning_have_a_reason() {
         for wrong in [("ftree.compression", "best"), ("ftree.fanout", "1"), ("ftree.writeBias", "huge")] {
-            assert!(options(None, None, &given(&[wrong])).is_err(), "{wrong:?}");
+            assert!(options(None, None, false, &given(&[wrong])).is_err(), "{wrong:?}");
         }
         assert!(names(&given(&[("ftree.index.compression", "best")])).is_err());
         for name in ["ftree.fsRedzone", "ftree.collection.colour", "wiredTiger.configString", "loaderMaxMemory"] {

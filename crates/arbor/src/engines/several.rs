@@ -10,7 +10,7 @@ use arbor_engine::Engine;
 use arbor_engine_set::{EngineSet, Kind, SetOptions};
 use arbor_store::{TreeDefaults, UpdateMessages};
 
-use super::{EngineChoice, NAMES, USUAL, missing};
+use super::{EngineChoice, NAMES, USUAL, ftree, missing};
 use crate::config::Settings;
 use crate::failure::{BAD_OPTIONS, Failure};
 use crate::memory::Sizes;
@@ -153,10 +153,12 @@ fn cache_of(name: &str, home: &str, default: &str, settings: &Settings) -> Optio
     let sizes = Sizes::of(settings);
     let own = settings.cache_bytes_of.iter().rfind(|(engine, _)| *engine == name).map(|(_, bytes)| *bytes);
     let own = own.or(settings.cache_bytes.filter(|_| name == default));
+    let is_direct = name == USUAL && ftree::is_direct(sizes, &settings.engine_options);
     if let Some(own) = own {
-        return Some(sizes.bounded_cache(own));
+        return Some(if is_direct { sizes.bounded_direct_cache(own) } else { sizes.bounded_cache(own) });
     }
     match (name == default, name == home) {
+        (true, true) if is_direct => Some(sizes.direct_cache()),
         // an engine's own default is for the memory of the machine
         (true, true) => {
             let is_bounded = settings.memory_limit.is_some() || sizes.is_small();
@@ -220,10 +222,14 @@ mod tests {
         let half = cache_of("ftree", "ftree", "rocksdb", &settings).unwrap();
         let eighth = cache_of("wiredTiger", "ftree", "rocksdb", &settings).unwrap();
         let small = Settings { memory_limit: Some(256 << 20), ..Settings::default() };
-        let alone = |name| cache_of(name, name, name, &small).unwrap();
-        assert_eq!((alone("ftree"), alone("rocksdb") / (1 << 20)), (64 << 20, 42), "its memtables take the rest");
-        let large = Settings { memory_limit: Some(4 << 30), ..Settings::default() };
-        assert_eq!(cache_of("ftree", "ftree", "ftree", &large), Some(Sizes::of(&large).cache()), "within the limit");
+        let alone = |name, settings: &Settings| cache_of(name, name, name, settings).unwrap();
+        assert_eq!(alone("rocksdb", &small) / (1 << 20), 42, "its memtables take the rest");
+        assert_eq!(alone("ftree", &small), 64 << 20, "the page cache has the rest");
+        let large = Settings { memory_limit: Some(1 << 30), ..Settings::default() };
+        assert_eq!(alone("ftree", &large), Sizes::of(&large).direct_cache());
+        let engine_options = vec![("ftree.directio".to_owned(), "false".to_owned())];
+        let through_page_cache = Settings { engine_options, ..large };
+        assert_eq!(alone("ftree", &through_page_cache), Sizes::of(&through_page_cache).cache());
         assert!(eighth <= half && half <= Sizes::of(&settings).cache(), "{eighth} {half}");
     }
 

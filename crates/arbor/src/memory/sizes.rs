@@ -3,7 +3,10 @@
 //! | size | sum |
 //! |---|---|
 //! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less, with 96 MB of that memory left at least, or half of it if that is less: resident memory stays within 1.15 times the limit, so below the group's; documents of 16 MB exceed limits below 256 MB for moments |
-//! | caches | `--cacheSize` and its like, else half of what is left of the memory after 1 GB, at least 64 MB; at most five eighths of the limit |
+//! | cache of an engine that reads past the page cache | `--cacheSize` and its like; three quarters of the limit, which is also the most |
+//! | caches of other engines | `--cacheSize` and its like, else half of what is left of the memory after 1 GB, at least 64 MB; at most five eighths of the limit |
+//!
+//! Caches have what the process needs for nothing else at the moment (`monitor`): these are their sizes at most.
 
 use std::path::Path;
 
@@ -19,6 +22,8 @@ const APART: u64 = GIB;
 /// once for the largest documents.
 const SPARE_MIN: u64 = 96 * MIB;
 const CACHE_MIN: u64 = 64 * MIB;
+/// Limits from which on the fractal tree reads past the page cache: a control group of 512 MB has 409.
+const DIRECT_MIN: u64 = 384 * MIB;
 /// A smaller cache is of no use to any engine.
 const CACHE_LEAST: u64 = 8 * MIB;
 
@@ -46,6 +51,22 @@ impl Sizes {
     pub(crate) fn cache(self) -> u64 {
         let usual = (self.memory.saturating_sub(APART) / 2).max(CACHE_MIN);
         self.bounded_cache(usual)
+    }
+
+    /// Returns true if an engine that can do without the page cache should. With less memory much of it has to be left unused for large
+    /// documents, and that is where the page cache lives.
+    pub(crate) fn is_for_direct_io(self) -> bool {
+        self.limit.is_none_or(|limit| limit >= DIRECT_MIN)
+    }
+
+    /// Returns the cache of the only engine of a server, if the page cache holds nothing of its data.
+    pub(crate) fn direct_cache(self) -> u64 {
+        self.limit.map_or(CACHE_MIN, |limit| (limit / 4 * 3).max(CACHE_LEAST))
+    }
+
+    /// A cache that was asked for, of an engine that reads past the page cache.
+    pub(crate) fn bounded_direct_cache(self, asked: u64) -> u64 {
+        self.limit.map_or(asked, |_| asked.min(self.direct_cache()))
     }
 
     /// Returns the cache of one of several engines.
@@ -89,6 +110,11 @@ mod tests {
         let sizes = Sizes::from(Some(256 * MIB), None);
         assert_eq!((sizes.bounded_cache(128 * MIB), sizes.bounded_cache(GIB)), (128 * MIB, 160 * MIB));
         assert_eq!(Sizes::from(None, None).bounded_cache(GIB), GIB);
+        let past_page_cache = [64 * MIB, GIB].map(|asked| sizes.bounded_direct_cache(asked));
+        assert_eq!(past_page_cache, [64 * MIB, sizes.direct_cache()]);
+        let is_direct = |memory| Sizes::from(None, Some(memory)).is_for_direct_io();
+        assert!(is_direct(512 * MIB) && is_direct(64 * GIB) && !is_direct(400 * MIB));
+        assert_eq!((sizes.direct_cache() / MIB, Sizes::from(None, None).direct_cache()), (192, 64 * MIB));
         assert_eq!(sizes.part_of_cache(8), 8 * MIB);
         assert!(sizes.is_small() && !Sizes::from(None, None).is_small());
     }

@@ -7,8 +7,8 @@
 //! - *reserved*: what statements, batches, messages, replies, transactions and index builds hold. They reserve it here
 //!   before they allocate it, in steps of [`STEP_BYTES`]; what is smaller than one step is not accounted.
 //! - *caches*: those of the storage engines. They have what is not reserved: [`Budget::caches_max`] falls when
-//!   reservations grow, down to half of what the caches were configured to, and rises again behind them. A reservation of
-//!   what caches were given waits until they are smaller, for a short time.
+//!   reservations grow, down to half of what the caches were configured to or five sixteenths of the limit, whichever is less, and rises
+//!   again behind them. A reservation of what caches were given waits until they are smaller, for a short time.
 //! - *apart*: everything else in the process: code, stacks, small allocations, allocator overhead. It is measured:
 //!   the sampler of resident memory passes it to [`Budget::observe`].
 //!
@@ -47,6 +47,9 @@ const APART_MIN: u64 = 24 << 20;
 /// `apart` decreases by at most one part in this many with each sample: work that has just ended leaves memory that the
 /// allocator has not returned yet, and work that follows soon needs as much again.
 const APART_DECAY: u64 = 16;
+
+/// What caches may always have, whatever is reserved, in sixteenths of the limit: caches that were configured to more give way further.
+const CACHES_MIN_16THS: u64 = 5;
 
 /// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +183,8 @@ impl Budget {
     /// Sets the configured size of the caches before the first sample.
     pub fn set_caches(&self, configured: u64) {
         self.caches_configured.store(configured, Ordering::Relaxed);
-        self.caches_min.store(configured / 2, Ordering::Relaxed);
+        let most = self.limit().map_or(u64::MAX, |limit| limit / 16 * CACHES_MIN_16THS);
+        self.caches_min.store((configured / 2).min(most), Ordering::Relaxed);
     }
 
     /// Sets the size that the caches have now, or that they were asked to have.
@@ -236,7 +240,7 @@ impl Budget {
     }
 
     /// Returns what all caches together may hold now: the rest of the limit, at most their configured size and at least
-    /// half of that.
+    /// half of that, or five sixteenths of the limit.
     pub fn caches_max(&self) -> u64 {
         let configured = self.caches_configured.load(Ordering::Relaxed);
         let Some(limit) = self.limit() else { return configured };

@@ -112,6 +112,15 @@ fn caches_give_way_to_half_of_their_size() {
 }
 
 #[test]
+fn caches_of_most_of_the_limit_leave_as_much_room_as_smaller_ones() {
+    let (small, large) = (budget(256, 160), budget(256, 232));
+    assert_eq!((large.room(), large.caches_max()), (small.room(), 232 << 20));
+    let mut sort = large.reservation(Class::Statement);
+    sort.cover(200 * MIB);
+    assert_eq!(large.caches_max(), 80 << 20);
+}
+
+#[test]
 fn what_was_measured_apart_is_not_given_out_again() {
     let budget = budget(256, 100);
     let sample = |resident: u64| Sample { resident: resident << 20, caches: 100 << 20, caches_configured: 100 << 20 };

@@ -155,6 +155,7 @@ fn encode_settings(settings: &TreeSettings, out: &mut Vec<u8>) {
         Codec::None => (0, 0),
         Codec::Lz4 => (1, 0),
         Codec::Zstd(level) => (2, level),
+        Codec::Auto => (3, 0),
     };
     out.push(codec);
     out.extend_from_slice(&level.to_le_bytes());
@@ -171,6 +172,7 @@ fn decode_settings(fields: &mut Fields<'_>) -> Option<TreeSettings> {
         0 => Codec::None,
         1 => Codec::Lz4,
         2 => Codec::Zstd(level),
+        3 => Codec::Auto,
         _ => return None,
     };
     let (block_bytes, leaf_bytes, fanout) = (fields.u32()?, fields.u32()?, fields.u32()?);
@@ -187,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn tree(id: u64) -> CatalogTree {
-        let codec = [Codec::None, Codec::Lz4, Codec::Zstd(-3)][id as usize % 3];
+        let codec = [Codec::None, Codec::Lz4, Codec::Zstd(-3), Codec::Auto][id as usize % 4];
         let settings =
             TreeSettings { codec, fanout: id as u32, leaf_filters: id.is_multiple_of(2), ..TreeSettings::default() };
         let root = NodePointer { extent_offset: id << 12, extent_bytes: 8192, start: 77, bytes: 99, checksum: !id };

@@ -23,6 +23,8 @@ pub struct TableWriter<'io> {
     tree: TreeId,
     level: u8,
     codec: Codec,
+    /// Blocks that are stored as they are without trying to compress them.
+    untried: u32,
     block_bytes: usize,
     filter: Option<FilterBuilder>,
     /// Blocks to leave in the cache.
@@ -47,6 +49,10 @@ pub struct TableWriter<'io> {
     is_mixed: bool,
 }
 
+/// Where a block of a table is not worth compressing ([`Codec::Auto`]) the next one that is tried is the one behind this many: compressing
+/// takes 40 us for 8 KB (docs/performance.md).
+const UNTRIED: u32 = 15;
+
 /// Blocks of runs are half as large: a scan needs a few rows of each of many runs, and of one or two leaves all.
 fn block_bytes(level: u8, settings: &TreeSettings) -> usize {
     settings.block_bytes as usize / if level > 0 { 2 } else { 1 }
@@ -56,7 +62,7 @@ impl<'io> TableWriter<'io> {
     /// `level` 0: a leaf. `keep_cached`: its blocks are in the cache afterwards.
     pub fn new(io: &'io Io, tree: TreeId, level: u8, settings: &TreeSettings, keep_cached: bool) -> TableWriter<'io> {
         let codec = match settings.codec {
-            Codec::Zstd(_) if level > 0 => Codec::Lz4,
+            Codec::Zstd(_) | Codec::Auto if level > 0 => Codec::Lz4,
             codec => codec,
         };
         TableWriter {
@@ -64,6 +70,7 @@ impl<'io> TableWriter<'io> {
             tree,
             level,
             codec,
+            untried: 0,
             block_bytes: block_bytes(level, settings),
             filter: (level > 0 || settings.leaf_filters).then(FilterBuilder::default),
             kept: keep_cached.then(Vec::new),
@@ -211,9 +218,15 @@ impl<'io> TableWriter<'io> {
         let mut raw = std::mem::take(&mut self.raw);
         raw.clear();
         self.builder.encode(&mut raw);
-        let codec = self.codec;
+        let codec = if self.untried > 0 { Codec::None } else { self.codec };
+        let offset = self.out.len();
         self.end_block(raw.len(), |out| codec::compress(codec, &raw, out));
         self.raw = raw;
+        self.untried = match self.untried.checked_sub(1) {
+            Some(fewer) => fewer,
+            None if codec == Codec::Auto && codec::is_raw(self.out.get(offset..).unwrap_or_default()) => UNTRIED,
+            None => 0,
+        };
     }
 
     /// `store` appends the stored form of what is in the builder.
