@@ -45,9 +45,8 @@ thread_local! {
 
 /// A piece is stored compressed if that saves one part in this many at least.
 const SAVED_PARTS: usize = 5;
-/// The same for [`Codec::Auto`]. Where only the entropy coder finds something, the shorter block is not worth the 4 to 15 us that a reader
-/// of 8 KB pays: a third more of data that is shorter by a third fits in memory, and readers of what does not fit wait for the coder
-/// longer than for a device (docs/performance.md, "Direct I/O, most of the memory, and no entropy coding").
+/// Like [`SAVED_PARTS`], for [`Codec::Auto`]. Where only the entropy coder finds something, the shorter block is not worth the 4 to 15 us that a reader
+/// of 8 KB pays (docs/performance.md, "Direct I/O, most of the memory, and no coder").
 const AUTO_SAVED_PARTS: usize = 3;
 
 /// Returns true if a stored piece is not compressed.

@@ -48,7 +48,7 @@ const APART_MIN: u64 = 24 << 20;
 /// allocator has not returned yet, and work that follows soon needs as much again.
 const APART_DECAY: u64 = 16;
 
-/// What caches may always have, whatever is reserved, in sixteenths of the limit: caches that were configured to more give way further.
+/// Caches may always have as many sixteenths of the limit, whatever is reserved; those that were configured to more than twice that give way further.
 const CACHES_MIN_16THS: u64 = 5;
 
 /// The purpose of a reservation.

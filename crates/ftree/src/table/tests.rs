@@ -73,6 +73,32 @@ fn check(io: &Io, table: &Arc<Table>, rows: &[Row], probes: &[Vec<u8>]) {
 }
 
 #[test]
+fn behind_a_block_that_does_not_compress_some_are_not_tried() {
+    let io = Io::scratch(1 << 24);
+    let mut noise = 1u64;
+    let mut random = || {
+        noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (noise >> 56) as u8
+    };
+    // one row for each block; the first one is noise, and so is the last but one
+    let mut row = |n: u64| {
+        let value = (0..400).map(|_| if n == 0 || n == 40 { random() } else { 7 }).collect();
+        (n.to_be_bytes().to_vec(), 0, Kind::Put, value)
+    };
+    let rows: Vec<Row> = (0..60).map(&mut row).collect();
+    let raw = |codec| {
+        let table = write(&io, &rows, &settings(codec, 512), 0, false);
+        check(&io, &table, &rows, &[]);
+        let body = table.body(&io).unwrap();
+        assert_eq!(body.block_count(), rows.len());
+        let is_raw = |at: &usize| body.stored_bytes_of(*at) > body.raw_bytes_of(*at);
+        (0..body.block_count()).filter(is_raw).collect::<Vec<_>>()
+    };
+    let not_tried: Vec<usize> = (0..=15).chain(40..=55).collect();
+    assert_eq!((raw(Codec::Auto), raw(Codec::Zstd(1))), (not_tried, vec![0, 40]));
+}
+
+#[test]
 fn a_leaf_and_what_its_meta_says() {
     let io = Io::scratch(1 << 24);
     let rows = plain_rows(1000);

@@ -49,8 +49,8 @@ pub struct TableWriter<'io> {
     is_mixed: bool,
 }
 
-/// Where a block of a table is not worth compressing ([`Codec::Auto`]) the next one that is tried is the one behind this many: compressing
-/// takes 40 us for 8 KB (docs/performance.md).
+/// Blocks of a table that are not tried behind one that is not worth compressing ([`Codec::Auto`]): compressing takes 40 us for 8 KB
+/// (docs/performance.md).
 const UNTRIED: u32 = 15;
 
 /// Blocks of runs are half as large: a scan needs a few rows of each of many runs, and of one or two leaves all.
