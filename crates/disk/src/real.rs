@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arbor_base::{aside, work};
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, OFlags, Statx, StatxFlags, statx};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::appended::AppendedFile;
 use crate::ring::{self, ReadLater};
-use crate::{Buffer, Disk, Error, File, Lock, OpenMode, Result};
+use crate::{Buffer, DIRECT_UNIT, Disk, Error, File, Lock, OpenMode, Result};
 
 /// Files of the operating system. Stateless: any number of them may be used side by side.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +34,7 @@ impl Disk for RealDisk {
         let mut options = options(mode);
         options.custom_flags(OFlags::DIRECT.bits() as i32);
         match options.open(path) {
+            Ok(file) if !takes_units(&file) => Ok(None),
             Ok(file) => Ok(Some(Box::new(RealFile { file: Arc::new(file), path: path.to_owned(), is_direct: true }))),
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(None),
             Err(e) => Err(Error::from_io("open", path, e)),
@@ -105,6 +106,25 @@ fn create_durably(dir: &Path, sync: &dyn Fn(&Path) -> Result<()>) -> Result<()> 
         Err(e) => return Err(Error::from_io("create directory", dir, e)),
     }
     sync(parent)
+}
+
+/// Returns true if direct I/O of the file can be in multiples of [`DIRECT_UNIT`], or it is not known in which it has to be.
+fn takes_units(file: &fs::File) -> bool {
+    match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(Statx { stx_mask, stx_dio_mem_align, stx_dio_offset_align, .. })
+            if stx_mask & StatxFlags::DIOALIGN.bits() != 0 =>
+        {
+            are_units(stx_dio_mem_align, stx_dio_offset_align)
+        }
+        // Linux before 6.1, or a file system that does not say
+        _ => true,
+    }
+}
+
+/// Returns true if direct I/O that has to be aligned like this, in memory and in the file, can be in multiples of [`DIRECT_UNIT`].
+/// Zeros: the file has no direct I/O.
+fn are_units(memory: u32, offset: u32) -> bool {
+    [memory, offset].into_iter().all(|align| align > 0 && (DIRECT_UNIT as u32).is_multiple_of(align))
 }
 
 fn options(mode: OpenMode) -> fs::OpenOptions {
@@ -332,6 +352,12 @@ mod tests {
         RealDisk.remove(&deep.join("two")).unwrap();
         assert!(!RealDisk.exists(&deep.join("two")).unwrap());
         assert!(RealDisk.free_bytes(dir.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_file_with_larger_units_has_no_direct_io() {
+        assert!(are_units(4, 512) && are_units(512, 4096));
+        assert!(!are_units(0, 0) && !are_units(512, 16384) && !are_units(8192, 512));
     }
 
     #[test]
