@@ -80,7 +80,7 @@ fn behind_a_block_that_does_not_compress_some_are_not_tried() {
         noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
         (noise >> 56) as u8
     };
-    // one row for each block; the first one is noise, and so is the last but one
+    // one row for each block; two of them are noise
     let mut row = |n: u64| {
         let value = (0..400).map(|_| if n == 0 || n == 40 { random() } else { 7 }).collect();
         (n.to_be_bytes().to_vec(), 0, Kind::Put, value)

@@ -238,7 +238,11 @@ impl Conductor<'_> {
             resume(target, &*course.workload)?;
             let pace = Pace { rate: Some((Ramp::level(rate), self.plan.arrival())), ..self.plan.pace() };
             let (tried, deserted) = self.step(target, &try_of(number), course, &pace)?;
-            let Some(tried) = tried.filter(|_| deserted.is_none()) else { return Ok(deserted) };
+            if deserted.is_some() {
+                return Ok(deserted);
+            }
+            // at a low rate no operation may be due in a short step
+            let Some(tried) = tried else { break };
             let kept = search.tried(rate, &tried);
             let word = if kept { "keeps" } else { "does not keep" };
             let text = format!("{}: {rate:.1}/s {word} p99 below {bound_ms} ms", try_of(number).name);
