@@ -33,7 +33,7 @@ impl Buffer {
     /// Keeps a part of the bytes.
     ///
     /// Requires: `part` ends within the buffer.
-    pub(crate) fn narrowed(mut self, part: Range<usize>) -> Buffer {
+    pub fn narrowed(mut self, part: Range<usize>) -> Buffer {
         assert!(part.start <= part.end && part.end <= self.len, "{part:?} of {} bytes", self.len);
         self.begin += part.start;
         self.len = part.len();
@@ -44,6 +44,16 @@ impl Buffer {
 impl From<Vec<u8>> for Buffer {
     fn from(memory: Vec<u8>) -> Buffer {
         Buffer { begin: 0, len: memory.len(), memory }
+    }
+}
+
+/// Takes the memory over: the bytes move to its beginning.
+impl From<Buffer> for Vec<u8> {
+    fn from(buffer: Buffer) -> Vec<u8> {
+        let Buffer { mut memory, begin, len } = buffer;
+        memory.truncate(begin + len);
+        memory.drain(..begin);
+        memory
     }
 }
 
@@ -58,5 +68,22 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.memory.get_mut(self.begin..self.begin + self.len).expect("the buffer is a part of its memory")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_buffer_becomes_a_vector() {
+        let (begin, mut buffer, range) = Buffer::around(5000, 3000);
+        assert_eq!((begin, buffer.len(), range.clone()), (4096, DIRECT_UNIT, 904..3904));
+        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+        let expected = buffer[range.clone()].to_vec();
+        let part = buffer.narrowed(range);
+        assert_eq!(part[..], expected);
+        assert_eq!(Vec::from(part.narrowed(1..2999)), expected[1..2999]);
+        assert_eq!(Vec::from(Buffer::from(vec![1, 2, 3])), [1, 2, 3]);
     }
 }

@@ -258,7 +258,7 @@ impl File for RealFile {
     }
 
     fn read_later(&self, offset: u64, len: usize) -> Option<ReadLater> {
-        let ring = ring::of_thread()?;
+        let ring = ring::of_processor()?;
         if !self.is_direct {
             return ring.read(&self.file, offset, vec![0; len].into(), 0..len);
         }

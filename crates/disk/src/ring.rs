@@ -1,7 +1,7 @@
-//! Reads for which no thread waits: `io_uring`, one pair of queues for each of the first threads that read.
+//! Reads for which no thread waits: `io_uring`, one pair of queues for each processor that reads.
 //!
 //! [`start`] makes them, if the kernel has it and allows it. [`File::read_later`](crate::File::read_later) then adds a read to the
-//! submission queue of its thread; when the first of those that were added is awaited, all are handed to the kernel with one
+//! submission queue of the processor; when the first of those that were added is awaited, all are handed to the kernel with one
 //! system call. When reads are complete the descriptor [`Rings::event`] becomes readable, and [`Rings::reap`] wakes the tasks that
 //! await them. The kernel completes a read on the thread that submitted it, when that is in the kernel or wakes up there: threads
 //! that submit should not block for long.
@@ -21,13 +21,13 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use io_uring::{IoUring, Probe, opcode, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::sched_getcpu;
 
 use crate::Buffer;
 
@@ -36,7 +36,7 @@ const READS_MAX: usize = 256;
 
 static RINGS: OnceLock<Option<Rings>> = OnceLock::new();
 
-/// Makes the rings of the process, for this many threads that read at once. Returns none if the kernel refuses: it is too old, or a
+/// Makes the rings of the process, for this many processors. Returns none if the kernel refuses: it is too old, or a
 /// sandbox forbids it.
 ///
 /// Requires: the caller calls [`Rings::reap`] from now on, or no read is ever complete.
@@ -44,12 +44,11 @@ pub fn start(threads: usize) -> Option<&'static Rings> {
     RINGS.get_or_init(|| Rings::new(threads).ok()).as_ref()
 }
 
-/// Returns the ring of this thread if there are rings.
-pub(crate) fn of_thread() -> Option<&'static Ring> {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+/// Returns the ring of the processor that this thread runs on, if there are rings: threads that run at once do not wait for the lock that the
+/// kernel takes for a ring.
+pub(crate) fn of_processor() -> Option<&'static Ring> {
     let rings = &RINGS.get()?.as_ref()?.rings;
-    rings.get(OWN.with(|own| *own) % rings.len())
+    rings.get(sched_getcpu() % rings.len())
 }
 
 /// Reads under way in all rings.
@@ -59,7 +58,7 @@ pub struct Rings {
     event: OwnedFd,
 }
 
-/// Reads under way that a thread has added, or several threads where there are more of them than rings.
+/// Reads under way that were added on one processor, or on several where there are more of them than rings.
 pub(crate) struct Ring {
     ring: IoUring,
     state: Mutex<State>,
@@ -249,6 +248,7 @@ mod tests {
     use std::task::Context;
 
     use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
     use crate::{Disk, OpenMode, RealDisk};
@@ -273,9 +273,25 @@ mod tests {
         ring.state.lock().free.len()
     }
 
+    /// Processors that the tests may run on.
+    fn processors() -> Vec<usize> {
+        let allowed = sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
+    }
+
+    /// Keeps this thread on one processor, so that it has one ring.
+    fn stay_on(processor: usize) {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        sched_setaffinity(None, &only).unwrap();
+        assert_eq!(sched_getcpu(), processor);
+    }
+
     /// One test: the rings are those of the process.
     #[test]
     fn reads_give_what_the_file_has_and_the_ring_is_reused() {
+        let processors = processors();
+        stay_on(processors[0]);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let bytes: Vec<u8> = (0..64 * 4096u32).map(|at| (at / 7) as u8).collect();
@@ -283,7 +299,7 @@ mod tests {
         file.write_at(&bytes, 0).unwrap();
         assert!(file.read_later(0, 10).is_none(), "no ring was started");
         let Some(rings) = start(2) else { return println!("this kernel has no io_uring, or forbids it") };
-        let ring = of_thread().unwrap();
+        let ring = of_processor().unwrap();
         for round in 0..20 {
             let ranges = (0..100usize).map(|at| (at * 1237 + round, 1 + at * 31));
             let mut reads: Vec<_> =
@@ -304,8 +320,10 @@ mod tests {
             rings.reap();
         }
         let other = || {
+            let other = processors.iter().find(|other| (*other - processors[0]) % 2 == 1);
+            stay_on(*other.unwrap_or(&processors[0]));
             let mut read = file.read_later(4096, 4096).unwrap();
-            assert!(!ring.has_added(), "another thread has another ring");
+            assert_eq!(ring.has_added(), other.is_none(), "another processor has another ring");
             wait(rings, &mut read)
         };
         let read = std::thread::scope(|scope| scope.spawn(other).join()).unwrap();

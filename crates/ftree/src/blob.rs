@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use arbor_base::paranoid;
+use arbor_disk::Buffer;
 
 use crate::counters::Counter;
 use crate::io::Io;
@@ -83,7 +84,7 @@ pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, A
 pub fn move_down(io: &Io, pointer: &BlobPointer) -> Result<Option<(BlobPointer, Arc<Extent>)>> {
     let Some(extent) = io.space.allocate_below(pointer.bytes.into(), pointer.offset) else { return Ok(None) };
     assert!(extent.offset() < pointer.offset, "{extent:?} is before {}", pointer.offset);
-    let mut stored = read_stored(io, pointer)?;
+    let mut stored = Vec::from(read_stored(io, pointer)?);
     stored.resize(extent.bytes() as usize, 0);
     let _charge = io.cache.charge(stored.capacity() as u64);
     io.file.write(extent.offset(), &stored)?;
@@ -94,10 +95,14 @@ pub fn move_down(io: &Io, pointer: &BlobPointer) -> Result<Option<(BlobPointer, 
 /// Requires: someone holds the blob's extent.
 pub fn read(io: &Io, pointer: &BlobPointer) -> Result<Vec<u8>> {
     let stored = read_stored(io, pointer)?;
+    if let Some(payload) = codec::raw_payload(&stored, pointer.raw_bytes as usize) {
+        // no second copy of a large value
+        return Ok(stored.narrowed(payload).into());
+    }
     codec::decompress(&stored, pointer.raw_bytes as usize).map_err(|error| located(error, io, pointer.offset))
 }
 
-fn read_stored(io: &Io, pointer: &BlobPointer) -> Result<Vec<u8>> {
+fn read_stored(io: &Io, pointer: &BlobPointer) -> Result<Buffer> {
     let stored = io.file.read(pointer.offset, pointer.bytes.into())?;
     io.counters.add(Counter::BlobBytesRead, stored.len() as u64);
     if xxhash_rust::xxh3::xxh3_64(&stored) != pointer.checksum {

@@ -5,6 +5,7 @@
 //! small; zstd's contexts, 160 KB and more each, are shared: as many as there were threads that worked at once, and few kept.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use arbor_base::paranoid;
 use parking_lot::{Mutex, MutexGuard};
@@ -52,6 +53,11 @@ const AUTO_SAVED_PARTS: usize = 3;
 /// Returns true if a stored piece is not compressed.
 pub fn is_raw(stored: &[u8]) -> bool {
     stored.first() == Some(&TAG_NONE)
+}
+
+/// Returns the place of the raw bytes in a stored piece that is not compressed.
+pub fn raw_payload(stored: &[u8], raw_len: usize) -> Option<Range<usize>> {
+    (is_raw(stored) && stored.len() == raw_len + 1).then_some(1..stored.len())
 }
 
 /// Appends the stored form of `raw` to `out`. What hardly shrinks, or what the codec fails on, is stored as it is.
@@ -132,9 +138,7 @@ pub fn decompress(stored: &[u8], raw_len: usize) -> Result<Vec<u8>> {
 
 /// Hands the raw bytes to `read`, without an allocation when called again and again.
 pub fn with_decompressed<T>(stored: &[u8], raw_len: usize, read: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-    if let Some((&TAG_NONE, payload)) = stored.split_first()
-        && payload.len() == raw_len
-    {
+    if let Some(payload) = raw_payload(stored, raw_len).and_then(|payload| stored.get(payload)) {
         return read(payload);
     }
     let mut scratch = SCRATCH.take();

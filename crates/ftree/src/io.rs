@@ -91,7 +91,7 @@ mod tests {
         let crashed: Arc<dyn Disk> = Arc::new(disk.crash(1));
         let io = Io::open(&Options::new(crashed.clone(), 1 << 20), dir).unwrap();
         let adopted = io.space.adopt(extent.offset(), 5000).unwrap();
-        assert_eq!(io.file.read(adopted.offset(), 5000).unwrap(), [1; 5000]);
+        assert_eq!(Vec::from(io.file.read(adopted.offset(), 5000).unwrap()), [1; 5000]);
         let statistics = io.statistics();
         let statistic = |name| statistics.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((statistic("space used bytes"), statistic("file reads")), (Some(8192), Some(1)));

@@ -40,6 +40,9 @@ const _: () = assert!(100 / SLACK_PARTS + SLACK_PERCENT < 100, "most of a budget
 /// The part of the limit that nodes and metas may take before writers are slowed for them, in percent.
 const RESIDENT_PERCENT: u64 = 30;
 
+/// A cache is full where one part in this many is free, or less.
+const FULL_PARTS: u64 = 16;
+
 /// Returns how much may be charged under a budget of resident memory.
 pub fn chargeable(budget_bytes: u64) -> u64 {
     let percents = (u128::from(budget_bytes) * u128::from(SLACK_PERCENT) / 100) as u64;
@@ -127,6 +130,12 @@ impl Cache {
 
     pub fn over(&self) -> bool {
         self.used() > self.limit()
+    }
+
+    /// Returns true if what is admitted evicts something, now or soon.
+    pub fn is_full(&self) -> bool {
+        let limit = self.limit();
+        self.used() > limit - limit / FULL_PARTS
     }
 
     /// Bytes that cannot be evicted.

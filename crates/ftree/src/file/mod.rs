@@ -107,7 +107,7 @@ impl DataFile {
     }
 
     /// Reads exactly this range. Beyond the end of the file: `Corrupt`.
-    pub fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+    pub fn read(&self, offset: u64, bytes: u64) -> Result<Buffer> {
         let len = self.checked_len(offset, bytes)?;
         self.statistics.reads.fetch_add(1, Ordering::Relaxed);
         self.statistics.bytes_read.fetch_add(bytes, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl DataFile {
         }
         let mut buffer = vec![0; len];
         let done = self.file.read_at(&mut buffer, offset).map_err(|error| map_error("reading", offset, error))?;
-        if done == len { Ok(buffer) } else { Err(self.too_short(offset, bytes)) }
+        if done == len { Ok(buffer.into()) } else { Err(self.too_short(offset, bytes)) }
     }
 
     /// A hint that this range is read soon.
@@ -176,11 +176,10 @@ impl DataFile {
         self.file.set_len(bytes).map_err(|error| map_error("cutting", bytes, error))
     }
 
-    fn read_direct(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+    fn read_direct(&self, offset: u64, len: usize) -> Result<Buffer> {
         let (begin, mut buffer, range) = Buffer::around(offset, len);
         let done = self.file.read_at(&mut buffer, begin).map_err(|error| map_error("reading", offset, error))?;
-        let requested = buffer.get(..done).and_then(|read| read.get(range));
-        requested.map(<[u8]>::to_vec).ok_or_else(|| self.too_short(offset, len as u64))
+        if done < range.end { Err(self.too_short(offset, len as u64)) } else { Ok(buffer.narrowed(range)) }
     }
 
     fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -409,9 +409,7 @@ fn of_3000(in_leaf: u64) -> (Workshop, Arc<Tree>) {
     let put = |n: u64| Change::Entry(format!("{:05}", n * 7919 % 3001).into_bytes(), Kind::Put, vec![n as u8; 100]);
     let workshop = Workshop::new((1..=3000u64).map(|n| (Seq(n * 256), put(n))).collect());
     workshop.visible.store(3000 * 256, Ordering::SeqCst);
-    let leaf = workshop.leaf(Seq(in_leaf * 256), &[], None);
-    let shape = Shape { bounds: vec![Vec::new()], leaves: vec![leaf], together: 1 };
-    let tree = tree(&workshop, shape.version(&workshop, [in_leaf, 3000, 3000, 3000, 3000, 3000]));
+    let tree = tree(&workshop, version_of_3000(&workshop, in_leaf));
     (workshop, tree)
 }
 
@@ -447,6 +445,66 @@ fn blocks_of_runs_are_read_while_the_leaf_is() {
             assert!(cursor.seek(key).unwrap());
         }
         assert_eq!(workshop.io.counters.get(Counter::ReadsStarted) > 0, started, "{in_leaf} in the leaf");
+    }
+}
+
+/// A version of [`of_3000`] with this many changes in a leaf of its own.
+fn version_of_3000(workshop: &Workshop, in_leaf: u64) -> TreeVersion {
+    let leaf = workshop.leaf(Seq(in_leaf * 256), &[], None);
+    let shape = Shape { bounds: vec![Vec::new()], leaves: vec![leaf], together: 1 };
+    shape.version(workshop, [in_leaf, 3000, 3000, 3000, 3000, 3000])
+}
+
+#[test]
+fn scans_of_more_than_the_cache_leave_a_part_there() {
+    const PASSES: u64 = 32;
+    let (workshop, tree) = of_3000(3000);
+    let registered = workshop.register(Seq(3000 * 256));
+    let (reader, rows) = (workshop.reader(registered.seq()), replay(&workshop.history, registered.seq()));
+    let (cache, counters) = (&workshop.io.cache, &workshop.io.counters);
+    let pass = |expected: u64| {
+        let before = counters.get(Counter::LeafBlockMisses);
+        let mut cursor = TreeCursor::new(reader, tree.clone());
+        cursor.expect_rows(expected, &[]);
+        let mut more = cursor.first().unwrap();
+        for (key, value) in &rows {
+            assert!(more && cursor.key() == key && cursor.value() == value, "{key:?}");
+            more = cursor.next().unwrap();
+        }
+        assert!(!more);
+        counters.get(Counter::LeafBlockMisses) - before
+    };
+    let blocks = pass(0);
+    assert_eq!(pass(0), 0, "all of it is in memory");
+    cache.set_limit(cache.used() / 2);
+    let missing: Vec<u64> = (0..PASSES).map(|_| pass(3000)).collect();
+    // a block that was read in advance into a cache of this size may be evicted before its use
+    let is_once = |missing: &u64| (blocks / 4..=blocks + blocks / 50).contains(missing);
+    assert!(missing.iter().all(is_once), "no block is read twice by one pass of {blocks}: {missing:?}");
+    let read = missing.iter().skip(1).sum::<u64>();
+    assert!(read < blocks * PASSES / 4 * 3, "of {blocks} blocks a half stays: {missing:?}");
+    assert!(!cache.over(), "what a cursor had is not charged any more");
+}
+
+#[test]
+fn blocks_that_a_cursor_has_are_of_the_leaf_that_it_read() {
+    let (workshop, tree) = of_3000(3000);
+    let registered = workshop.register(Seq(3000 * 256));
+    let rows = replay(&workshop.history, registered.seq());
+    workshop.io.cache.set_limit(64 << 10);
+    // one read of eight is admitted
+    for round in 0..4 {
+        let mut cursor = TreeCursor::new(workshop.reader(registered.seq()), tree.clone());
+        cursor.expect_rows(3000, &[]);
+        let mut more = cursor.first().unwrap();
+        for (at, (key, value)) in rows.iter().enumerate() {
+            assert!(more && cursor.key() == key && cursor.value() == value, "round {round}: {key:?}");
+            if at == 100 {
+                tree.version.store(Arc::new(version_of_3000(&workshop, 2000 + round * 200)));
+            }
+            more = cursor.next().unwrap();
+        }
+        assert!(!more);
     }
 }
 

@@ -88,7 +88,7 @@ impl Run {
             assert!(owned[units.clone()].iter().all(|owned| !owned), "overlap");
             owned[units].fill(true);
             for at in [extent.offset(), extent.offset() + extent.bytes() - 8] {
-                assert_eq!(self.file.read(at, 8).unwrap(), stamp.to_le_bytes());
+                assert_eq!(Vec::from(self.file.read(at, 8).unwrap()), stamp.to_le_bytes());
             }
         }
         let used = owned.iter().filter(|owned| **owned).count() as u64 * UNIT;
@@ -246,7 +246,7 @@ fn check_threads(space: &Space, file: &DataFile) {
             if held.len() > 20 {
                 let extent = held.swap_remove(random.below(20) as usize);
                 for at in [extent.offset(), extent.offset() + extent.bytes() - 8] {
-                    assert_eq!(file.read(at, 8).unwrap(), (extent.offset() ^ seed).to_le_bytes());
+                    assert_eq!(Vec::from(file.read(at, 8).unwrap()), (extent.offset() ^ seed).to_le_bytes());
                 }
             }
         }
@@ -284,7 +284,7 @@ fn the_file_system_gets_its_blocks_back() {
     assert!(blocks() >= full - 7 * MIB, "a part is kept: {} of {full}", blocks());
     space.return_all_space(&file).unwrap();
     assert!(blocks() <= MIB / 2, "{}", blocks());
-    assert_eq!(file.read(last.offset(), last.bytes()).unwrap(), vec![5; MIB as usize / 4]);
+    assert_eq!(Vec::from(file.read(last.offset(), last.bytes()).unwrap()), vec![5; MIB as usize / 4]);
     drop(last);
     space.return_all_space(&file).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), DATA_BEGIN);

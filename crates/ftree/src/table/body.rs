@@ -17,6 +17,7 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Weak};
 
 use arbor_base::paranoid;
+use arbor_disk::Buffer;
 use arbor_disk::ring::ReadLater;
 
 use super::meta::{HEADER_BYTES, corrupt, numbers, text};
@@ -368,11 +369,25 @@ impl TableBody {
         }
     }
 
+    /// Reads the stored forms of neighbouring blocks at once.
+    pub fn read_stored(&self, blocks: &Range<usize>, io: &Io) -> Result<Buffer> {
+        let (offset, bytes) = self.span(blocks.start, blocks.end);
+        io.counters.add(Counter::BlockBytesRead, bytes as u64);
+        io.file.read(offset, bytes as u64)
+    }
+
+    /// Returns the block at `requested` out of the stored forms of several, as [`TableBody::read_stored`] returned them, and does not keep it.
+    pub fn open_one(&self, requested: usize, stored: &[u8], blocks: &Range<usize>, io: &Io) -> Result<BlockRef> {
+        debug_assert!(blocks.contains(&requested), "block {requested} of {blocks:?}");
+        let (from, (_, bytes)) = (self.span(blocks.start, requested).1, self.span(requested, requested + 1));
+        let block = self.open(requested, stored.get(from..from + bytes).unwrap_or_default(), io)?;
+        io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
+        Ok(BlockRef::Own(Box::new(block)))
+    }
+
     /// Reads several neighbouring blocks at once and keeps them, but for those that are in memory. Returns the one at `requested`.
     pub fn read_several(&self, blocks: Range<usize>, requested: usize, io: &Io) -> Result<BlockRef> {
-        let (offset, bytes) = self.span(blocks.start, blocks.end);
-        let stored = io.file.read(offset, bytes as u64)?;
-        io.counters.add(Counter::BlockBytesRead, bytes as u64);
+        let stored = self.read_stored(&blocks, io)?;
         let (mut from, mut answer) = (0, None);
         for at in blocks {
             let to = from + self.stored_bytes_of(at) as usize;

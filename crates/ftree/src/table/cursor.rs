@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arbor_disk::Buffer;
+
 use super::body::BlockRef;
 use super::{Table, TableBody};
 use crate::block::Block;
@@ -44,7 +46,7 @@ pub struct TableCursor<'io> {
     block_at: usize,
     row: usize,
     /// Stored forms of the blocks `ahead_of.0 .. ahead_of.1`.
-    ahead: Vec<u8>,
+    ahead: Buffer,
     ahead_of: (usize, usize),
     ahead_charge: Option<Charge>,
 }
@@ -52,7 +54,7 @@ pub struct TableCursor<'io> {
 impl<'io> TableCursor<'io> {
     /// Rests on no entry yet.
     pub fn new(table: Arc<Table>, io: &'io Io, reading: Reading) -> TableCursor<'io> {
-        let (body, block, ahead) = (None, None, Vec::new());
+        let (body, block, ahead) = (None, None, Buffer::from(Vec::new()));
         TableCursor {
             table,
             io,
@@ -233,7 +235,7 @@ impl<'io> TableCursor<'io> {
         let (offset, bytes) = body.span(from, to);
         self.ahead_charge.get_or_insert_with(|| io.cache.charge(0)).resize(bytes as u64);
         // The one before goes first.
-        self.ahead = Vec::new();
+        self.ahead = Buffer::from(Vec::new());
         self.ahead = io.file.read(offset, bytes as u64)?;
         self.ahead_of = (from, to);
         io.counters.add(Counter::ScanBytesRead, bytes as u64);

@@ -222,7 +222,7 @@ fn every_flipped_bit_is_found() {
     let io = Io::scratch(1 << 24);
     let rows = plain_rows(60);
     let built = write(&io, &rows, &settings(Codec::Zstd(1), 256), 0, false);
-    let whole = io.file.read(built.meta.offset, built.meta.bytes).unwrap();
+    let whole = Vec::from(io.file.read(built.meta.offset, built.meta.bytes).unwrap());
     let end = (built.meta.index_offset - built.meta.offset) as usize + built.meta.index_bytes as usize;
     for at in HEADER_BYTES..end {
         let mut damaged = whole.clone();
