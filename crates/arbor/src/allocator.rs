@@ -15,7 +15,8 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// jemalloc reads its settings from this symbol: an arena for each processor and one for allocations from half a MiB on, freed pages
 /// back to the system after 200 ms, and threads keep free memory of small allocations only. A thread that serves requests keeps up to 0.75 MB
-/// otherwise: YCSB C with 64 clients in 50 threads had 148 MB resident with all sizes, 127 with these, for as much CPU (2026-11-29).
+/// otherwise: YCSB C with 64 clients in 50 threads had 148 MB resident with all sizes, 127 with these (2026-11-29). It costs replies of some KB
+/// 15 to 25 % of their rate (docs/performance.md, "Scans that leave the cache as it is, and a ring for each processor").
 /// It is the C library's `malloc` too, so that RocksDB, WiredTiger and LMDB allocate here.
 // SAFETY: the name is jemalloc's for exactly this, a pointer to text that ends with a zero.
 #[unsafe(export_name = "malloc_conf")]
