@@ -376,11 +376,18 @@ impl TableBody {
         io.file.read(offset, bytes as u64)
     }
 
+    /// Returns the stored form of a block out of those of neighbouring ones, of which `first` is the first.
+    pub(super) fn part_of<'s>(&self, at: usize, stored: &'s [u8], first: usize) -> &'s [u8] {
+        debug_assert!(first <= at, "block {at} of those from {first} on");
+        let (from, bytes) = (self.span(first, at).1, self.span(at, at + 1).1);
+        debug_assert!(from + bytes <= stored.len(), "block {at} ends behind the {} bytes that were read", stored.len());
+        stored.get(from..from + bytes).unwrap_or_default()
+    }
+
     /// Returns the block at `requested` out of the stored forms of several, as [`TableBody::read_stored`] returned them, and does not keep it.
     pub fn open_one(&self, requested: usize, stored: &[u8], blocks: &Range<usize>, io: &Io) -> Result<BlockRef> {
         debug_assert!(blocks.contains(&requested), "block {requested} of {blocks:?}");
-        let (from, (_, bytes)) = (self.span(blocks.start, requested).1, self.span(requested, requested + 1));
-        let block = self.open(requested, stored.get(from..from + bytes).unwrap_or_default(), io)?;
+        let block = self.open(requested, self.part_of(requested, stored, blocks.start), io)?;
         io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
         Ok(BlockRef::Own(Box::new(block)))
     }

@@ -86,8 +86,7 @@ impl<'io> TableCursor<'io> {
         if !(self.ahead_of.0..self.ahead_of.1).contains(&at) {
             return None;
         }
-        let from = body.span(self.ahead_of.0, at).1;
-        let bytes = self.ahead.get(from..from + body.span(at, at + 1).1)?;
+        let bytes = body.part_of(at, &self.ahead, self.ahead_of.0);
         Some(StoredBlock { bytes, raw_bytes: body.raw_bytes_of(at) })
     }
 
@@ -203,8 +202,7 @@ impl<'io> TableCursor<'io> {
         }
         self.read_ahead(at)?;
         let Some(body) = &self.body else { return self.load_alone(at) };
-        let from = body.span(self.ahead_of.0, at).1;
-        let stored = self.ahead.get(from..from + body.span(at, at + 1).1).unwrap_or_default();
+        let stored = body.part_of(at, &self.ahead, self.ahead_of.0);
         Ok(BlockRef::Own(Box::new(body.open(at, stored, io)?)))
     }
 
