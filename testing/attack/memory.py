@@ -204,6 +204,20 @@ class Loads:
         read = lambda rows, _: sum(len(d["p"]) for d in rows.database.big.find().batch_size(1)) // MIB  # noqa: E731
         return self.at_once(4, read)
 
+    def large_updates(self):
+        with self.client() as client:
+            for number in range(6):
+                client.load.updated.replace_one({"_id": number}, {"p": os.urandom(15_500_000)}, upsert=True)
+
+        def one(rows, number):
+            update = {"$inc": {"n": 1}}
+            modified = sum(rows.database.updated.update_one({"_id": number}, update).modified_count for _ in range(2))
+            read = rows.database.updated.find_one_and_update({"_id": (number + 1) % 6}, update)
+            whole = sum(len(document["p"]) == 15_500_000 for document in rows.database.updated.find())
+            return (modified, len(read["p"]) // MIB, whole)
+
+        return self.at_once(self.some(6), one)
+
     def sort_of_large_documents(self):
         with self.client() as client:
             return sum(1 for _ in client.load.big.find({}, {"_id": 1}).sort("p", 1).allow_disk_use(True))

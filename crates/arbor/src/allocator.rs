@@ -14,9 +14,9 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// jemalloc reads its settings from this symbol: an arena for each processor and one for allocations from half a MiB on, freed pages
-/// back to the system after 200 ms, and threads keep free memory of small allocations only. A thread that serves requests keeps up to 0.75 MB
-/// otherwise: YCSB C with 64 clients in 50 threads had 148 MB resident with all sizes, 127 with these (2026-11-29). It costs replies of some KB
-/// 15 to 25 % of their rate (docs/performance.md, "Scans that leave the cache as it is, and a ring for each processor").
+/// back to the system after 200 ms, and threads keep free memory of small allocations only: a thread keeps up to 0.75 MB otherwise, and
+/// YCSB C with 64 clients in 50 threads had 148 MB resident with all sizes, 127 with these (2026-11-29). [`large_thread_cache`] is for the few
+/// threads that build replies.
 /// It is the C library's `malloc` too, so that RocksDB, WiredTiger and LMDB allocate here.
 // SAFETY: the name is jemalloc's for exactly this, a pointer to text that ends with a zero.
 #[unsafe(export_name = "malloc_conf")]
@@ -52,6 +52,17 @@ pub(crate) fn return_large_at_once() -> bool {
             tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), value, size_of::<isize>())
         };
     !refused
+}
+
+/// Has this thread keep free memory of allocations of up to 32 KB, which is jemalloc's default.
+// PERF: sysbench's reads, 64 clients, replies of some KB, all of them cached, with 1 KB: TODO
+pub(crate) fn large_thread_cache() {
+    let mut bytes_max = 32usize << 10;
+    let value = (&raw mut bytes_max).cast();
+    // SAFETY: jemalloc reads one size_t from `value`; the name ends with a zero. An error leaves the cache as it is, which is harmless.
+    unsafe {
+        tikv_jemalloc_sys::mallctl(c"thread.tcache.max".as_ptr(), null_mut(), null_mut(), value, size_of::<usize>());
+    }
 }
 
 /// Gives what this thread's cache has back to the arenas.

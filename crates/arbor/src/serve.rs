@@ -34,7 +34,7 @@ use crate::storage::{Pace, Part, Storage};
 use crate::{allocator, audit, background, descriptors, http, membership, notify, oplog, recorder, security};
 
 const CONTEXT: &str = "initandlisten";
-const POOL_HOOKS: Hooks = Hooks { idle: allocator::empty_thread_cache };
+const HOOKS: Hooks = Hooks { worker_start: allocator::large_thread_cache, idle: allocator::empty_thread_cache };
 
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     let log = Arc::new(open_log(&settings)?);
@@ -109,7 +109,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         ..Limits::default()
     };
     let tls = security::tls(&settings)?;
-    let server = Server::new(limits).with_tls(tls.clone()).with_pool_hooks(POOL_HOOKS).with_reads(reads());
+    let server = Server::new(limits).with_tls(tls.clone()).with_hooks(HOOKS).with_reads(reads());
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), cell.clone())).map_err(Failure::cannot_start)?;
     let directory = Directory::open(&settings.dbpath, engines.home)?;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_auth::EXTERNAL;
-use arbor_base::memory::Reservation;
+use arbor_base::memory::{self, Reservation, values};
 use arbor_base::work;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
@@ -312,10 +312,12 @@ impl Commands {
             (None, true) => Err(arbor_query::Error::TimeExpired.into()),
             (None, false) => call.interrupt.clone().guard(|| {
                 self.write_block.pass(info, request.db, request.body, &call.interrupt)?;
-                match &self.router {
+                let copies = if moves::is_write(info.name) { values::WRITE_COPIES } else { values::READ_COPIES };
+                let may_wait = || stop::check().is_ok();
+                values::for_statement(memory::process(), copies, may_wait, || match &self.router {
                     Some(router) if answered(&**router, &mut call)? => Ok(()),
                     _ => run(&mut call).and_then(|()| whole(info)),
-                }
+                })
             }),
         };
         let wait_until = call.wait_until.filter(|_| outcome.is_ok());

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use arbor_base::memory::values;
 use arbor_base::paranoid;
 use arbor_disk::Buffer;
 
@@ -113,6 +114,17 @@ fn read_stored(io: &Io, pointer: &BlobPointer) -> Result<Buffer> {
 
 /// Reads what the value of a [`crate::Kind::PutBlob`] points to.
 pub fn load(io: &Io, value: &[u8]) -> Result<Vec<u8>> {
+    read(io, &pointer_of(value)?)
+}
+
+/// Like [`load`], for the statement of this thread: waits until the process has memory for it.
+pub fn load_for_statement(io: &Io, value: &[u8]) -> Result<Vec<u8>> {
+    let pointer = pointer_of(value)?;
+    values::before_value(pointer.raw_bytes as usize);
+    read(io, &pointer)
+}
+
+fn pointer_of(value: &[u8]) -> Result<BlobPointer> {
     let broken = || Error::Corrupt { place: "a row with a large value".into(), context: "its pointer".into() };
-    read(io, &BlobPointer::decode(value).ok_or_else(broken)?)
+    BlobPointer::decode(value).ok_or_else(broken)
 }

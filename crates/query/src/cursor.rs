@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arbor_base::memory::{self, Class, Reservation};
+use arbor_base::memory::{self, Class, Reservation, values};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, INTERNAL_SIZE_MAX, ValueRef};
 use arbor_lang::{Code, stop};
 use arbor_store::Namespace;
@@ -294,17 +294,8 @@ pub struct Filler {
     last_bytes: usize,
 }
 
-/// A document that waits for memory.
-const LARGE_BYTES_MIN: usize = 1 << 20;
-
 /// The batch, and the reply that it goes into.
 const REPLY_COPIES: usize = 2;
-
-/// A document that is read has a copy in the engine's cursor, one of its own, and one in the batch.
-const READ_COPIES: usize = 3;
-
-/// Maximum wait of a large document for memory: longer than slow clients may keep it while others wait.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Filler {
     fn new(limit: BatchLimit, waiting: Option<DocBuf>, may_wait: bool) -> Filler {
@@ -314,10 +305,10 @@ impl Filler {
 
     /// Waits until there is memory for a document of this many bytes, before it is read. Errors: the statement ended meanwhile.
     fn wait_for_first(&mut self, bytes: usize) -> Result<()> {
-        if bytes < LARGE_BYTES_MIN || !self.may_wait || self.limit.docs == 0 {
+        if bytes < values::LARGE_BYTES_MIN || !self.may_wait || self.limit.docs == 0 {
             return Ok(());
         }
-        self.reservation.wait_for_all_while(READ_COPIES * bytes, MEMORY_PATIENCE, || stop::check().is_ok());
+        values::before_value(bytes);
         Ok(stop::check()?)
     }
 
@@ -341,8 +332,26 @@ impl Filler {
     /// For the one document that a batch has at least: a large one waits a while until others have sent theirs.
     fn wait_for_memory(&mut self, bytes: usize) -> Result<()> {
         self.wait_for_first(bytes)?;
+        self.take_reserved();
         self.reservation.cover(REPLY_COPIES * bytes);
         Ok(())
+    }
+
+    /// Takes over what was reserved before a large document was read.
+    fn take_reserved(&mut self) {
+        if let Some(reserved) = values::take() {
+            self.reservation.absorb(reserved);
+        }
+    }
+
+    /// Returns true if a next document as large as the last one, which is large, would not fit: it is not even read then, since it would be
+    /// held until the next batch.
+    fn is_full_for_large(&mut self) -> bool {
+        if self.docs.is_empty() || self.last_bytes < values::LARGE_BYTES_MIN {
+            return false;
+        }
+        let bytes = self.docs.as_array().as_bytes().len() + self.last_bytes;
+        bytes > self.limit.bytes || !self.reservation.try_cover(REPLY_COPIES * bytes)
     }
 
     /// Returns true if the source ended.
@@ -350,12 +359,16 @@ impl Filler {
         while self.docs.len() < self.limit.docs {
             let doc = match self.waiting.take() {
                 Some(doc) => doc,
+                None if self.is_full_for_large() => return Ok(false),
                 None => match next()? {
                     Some(doc) => doc,
                     None => return Ok(true),
                 },
             };
             check_size(&doc)?;
+            if doc.as_bytes().len() >= values::LARGE_BYTES_MIN {
+                self.take_reserved();
+            }
             let bytes = self.docs.as_array().as_bytes().len() + doc.as_bytes().len();
             let is_covered = bytes <= self.limit.bytes && self.reservation.try_cover(REPLY_COPIES * bytes);
             if !is_covered && !self.docs.is_empty() {
@@ -397,6 +410,12 @@ mod tests {
         let limit = BatchLimit { docs: 10, bytes: 1500 };
         let sizes: Vec<_> = (0..3).map(|_| large.next_batch(limit, &never).unwrap()).collect();
         assert!(sizes.iter().all(|batch| batch.docs.len() == 1));
+        assert!(sizes[2].exhausted && !sizes[1].exhausted);
+
+        // one as large as the last is not read
+        let mut huge = cursor(3, 10 << 20);
+        let sizes: Vec<_> = (0..3).map(|_| huge.next_batch(BatchLimit::more(), &never).unwrap()).collect();
+        assert!(sizes.iter().all(|batch| batch.docs.len() == 1) && huge.waiting.is_none());
         assert!(sizes[2].exhausted && !sizes[1].exhausted);
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 /// A thread that is idle for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// One that is idle for this long calls the hook for that.
+/// One that is idle for this long calls the pool's hook.
 const RESTS_AFTER: Duration = Duration::from_millis(100);
 
 /// A request that has run for this long does not count among those that run.
@@ -45,20 +45,8 @@ struct Shared {
     threads_max: usize,
     /// I2. None: no bound.
     fresh_max: Option<usize>,
-    hooks: Hooks,
-}
-
-/// Functions that each thread of the pool calls.
-#[derive(Clone, Copy)]
-pub struct Hooks {
-    /// Called after it has had nothing to do for a while.
-    pub idle: fn(),
-}
-
-impl Default for Hooks {
-    fn default() -> Hooks {
-        Hooks { idle: || {} }
-    }
+    /// Called by a thread after it has had nothing to do for a while.
+    idle_hook: fn(),
 }
 
 #[derive(Default)]
@@ -79,14 +67,14 @@ struct State {
 }
 
 impl Pool {
-    pub(crate) fn new(threads_max: usize, hooks: Hooks) -> Pool {
-        Pool::bounded(threads_max, None, hooks)
+    pub(crate) fn new(threads_max: usize, idle_hook: fn()) -> Pool {
+        Pool::bounded(threads_max, None, idle_hook)
     }
 
     /// `fresh_max`: requests that run at once unless they take long (I2).
-    pub(crate) fn bounded(threads_max: usize, fresh_max: Option<usize>, hooks: Hooks) -> Pool {
+    pub(crate) fn bounded(threads_max: usize, fresh_max: Option<usize>, idle_hook: fn()) -> Pool {
         let (threads_max, fresh_max) = (threads_max.max(1), fresh_max.map(|fresh_max| fresh_max.max(1)));
-        Pool { shared: Arc::new(Shared { state: Mutex::default(), threads_max, fresh_max, hooks }) }
+        Pool { shared: Arc::new(Shared { state: Mutex::default(), threads_max, fresh_max, idle_hook }) }
     }
 
     /// Runs `work` on a thread of the pool; `None` when it panicked, or no thread can be had.
@@ -240,7 +228,7 @@ impl Shared {
         match receiver.recv_timeout(RESTS_AFTER) {
             Ok(job) => return job,
             Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => (self.hooks.idle)(),
+            Err(RecvTimeoutError::Timeout) => (self.idle_hook)(),
         }
         loop {
             match receiver.recv_timeout(IDLE) {
@@ -279,7 +267,7 @@ mod tests {
     #[test]
     fn as_many_threads_as_requests_at_once_however_fast_they_follow() {
         const CLIENTS: usize = 8;
-        let pool = Arc::new(Pool::new(100, Hooks::default()));
+        let pool = Arc::new(Pool::new(100, || {}));
         runtime().block_on(async {
             let clients = (0..CLIENTS).map(|client| {
                 let pool = pool.clone();
@@ -300,7 +288,7 @@ mod tests {
 
     #[test]
     fn beyond_the_most_requests_queue_and_all_are_done() {
-        let pool = Arc::new(Pool::new(2, Hooks::default()));
+        let pool = Arc::new(Pool::new(2, || {}));
         let done = runtime().block_on(async {
             let slow = |_| {
                 let pool = pool.clone();
@@ -317,7 +305,7 @@ mod tests {
 
     #[test]
     fn as_many_fresh_requests_run_as_the_bound_says() {
-        let pool = Arc::new(Pool::bounded(100, Some(2), Hooks::default()));
+        let pool = Arc::new(Pool::bounded(100, Some(2), || {}));
         let (running, most, slow) =
             (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         runtime().block_on(async {
@@ -350,7 +338,7 @@ mod tests {
 
     #[test]
     fn requests_that_take_long_hold_up_no_other() {
-        let pool = Arc::new(Pool::bounded(100, Some(2), Hooks::default()));
+        let pool = Arc::new(Pool::bounded(100, Some(2), || {}));
         let gate = Arc::new((Mutex::new(false), parking_lot::Condvar::new()));
         runtime().block_on(async {
             let wait = |_| {
@@ -388,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_request_alone_and_the_end_of_the_pool_its_threads() {
-        let pool = Pool::new(1, Hooks::default());
+        let pool = Pool::new(1, || {});
         let shared = Arc::downgrade(&pool.shared);
         runtime().block_on(async {
             assert_eq!(
@@ -418,7 +406,7 @@ mod tests {
         let idle = || {
             RESTS.fetch_add(1, Ordering::SeqCst);
         };
-        let pool = Pool::new(1, Hooks { idle });
+        let pool = Pool::new(1, idle);
         runtime().block_on(async {
             for round in 1..=2 {
                 assert_eq!(pool.run(move || round).await, Some(round));

@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::addresses::{Addresses, Rate};
 use crate::connection::{self, Shared};
 use crate::memory::Admission;
-use crate::pool::{Hooks, Pool};
+use crate::pool::Pool;
 use crate::reads::{Reads, complete, watch};
 use crate::waits::WaitWatch;
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Result, Stop, Tls, UnixSocket, listen};
@@ -21,6 +21,21 @@ use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Refusal, Res
 // PERF: YCSB C larger than memory, 2 workers, 64 clients, LMDB, 4, 8 and 32 per worker: 53,530, 50,529 and 43,315 operations/s (2026-11-28).
 const READERS_PER_WORKER: usize = 4;
 
+/// Functions that the server's threads call.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Called by each thread that runs connections when it starts: one per worker, and as many as wait for disks without the pools.
+    pub worker_start: fn(),
+    /// Called by a thread of the pools, which run requests that may wait for a disk, after it has had nothing to do for a while.
+    pub idle: fn(),
+}
+
+impl Default for Hooks {
+    fn default() -> Hooks {
+        Hooks { worker_start: || {}, idle: || {} }
+    }
+}
+
 /// A server that is not running yet.
 pub struct Server {
     limits: Limits,
@@ -28,7 +43,7 @@ pub struct Server {
     stop: Stop,
     bell: Bell,
     workers: Option<usize>,
-    pool_hooks: Hooks,
+    hooks: Hooks,
     reads: Option<&'static dyn Reads>,
     tls: Option<Arc<Tls>>,
     unix: Option<UnixSocket>,
@@ -42,7 +57,7 @@ impl Server {
             stop: Stop::default(),
             bell: Bell::default(),
             workers: None,
-            pool_hooks: Hooks::default(),
+            hooks: Hooks::default(),
             reads: None,
             tls: None,
             unix: None,
@@ -55,9 +70,8 @@ impl Server {
         self
     }
 
-    /// Functions that each thread of the pool for requests that may wait for a disk calls.
-    pub fn with_pool_hooks(mut self, hooks: Hooks) -> Server {
-        self.pool_hooks = hooks;
+    pub fn with_hooks(mut self, hooks: Hooks) -> Server {
+        self.hooks = hooks;
         self
     }
 
@@ -96,11 +110,12 @@ impl Server {
         listen(&listeners)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.enable_all().thread_name("arbor-worker").thread_stack_size(STATEMENT_STACK_BYTES);
+        builder.on_thread_start(self.hooks.worker_start);
         let workers = self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, bell, pool_hooks, reads, tls, unix, .. } = self;
+        let Server { limits, metrics, stop, bell, hooks, reads, tls, unix, .. } = self;
         let watched = {
             let _entered = runtime.enter();
             reads.and_then(|reads| Some((reads, watch(reads).ok()?)))
@@ -111,8 +126,8 @@ impl Server {
         }
         let threads_max = limits.blocking_threads_max;
         let few = (workers * READERS_PER_WORKER).min(threads_max / 8);
-        let pool = Pool::new(threads_max - threads_max / 4 - few, pool_hooks);
-        let scans = Pool::bounded(threads_max / 4, Some(few), pool_hooks);
+        let pool = Pool::new(threads_max - threads_max / 4 - few, hooks.idle);
+        let scans = Pool::bounded(threads_max / 4, Some(few), hooks.idle);
         let shared = Arc::new(Shared {
             handler,
             addresses: Addresses::new(limits.connections_per_address_max),
@@ -125,7 +140,7 @@ impl Server {
             workers,
             pool,
             scans,
-            readers: Pool::new(few, pool_hooks),
+            readers: Pool::new(few, hooks.idle),
             has_reads,
             running: AtomicUsize::new(0),
             tls,

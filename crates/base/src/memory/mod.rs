@@ -19,7 +19,7 @@
 //!
 //! **Invariants**
 //! - B1: `reserved` is the sum of all living reservations, and `held` of a class the sum of its own.
-//! - B2: a reservation that was granted (not forced) leaves `reserved <= room`, where room is `limit - apart - caches_min`.
+//! - B2: a reservation that was granted (not forced) leaves `reserved <= room`, where room is `limit - apart - caches_min`, or is the only one.
 //!
 //! Threads: everything may be called from anywhere; there is no lock. Small work touches no shared counter.
 
@@ -28,6 +28,7 @@ mod reservation;
 #[cfg(test)]
 mod tests;
 mod thread;
+pub mod values;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -358,6 +359,16 @@ impl Budget {
     fn caches_are_in_the_way(&self) -> bool {
         let rounding = self.caches_configured.load(Ordering::Relaxed) / 16;
         self.caches_given.load(Ordering::Relaxed) > self.caches_max() + rounding
+    }
+
+    /// Takes `bytes` if nothing is reserved but the caller's own bytes.
+    fn take_alone(&self, class: Class, own: u64, bytes: u64) -> bool {
+        let is_alone = self.reserved.compare_exchange(own, own + bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_alone {
+            self.held[class as usize].fetch_add(bytes, Ordering::Relaxed);
+            self.reclaim_for(bytes);
+        }
+        is_alone
     }
 
     /// Takes `bytes` whatever is left.

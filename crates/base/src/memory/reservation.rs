@@ -29,6 +29,16 @@ impl Reservation {
         self.bytes
     }
 
+    pub(super) fn budget(&self) -> &'static Budget {
+        self.budget
+    }
+
+    /// Adds what another one of the same budget and class holds.
+    pub fn absorb(&mut self, mut other: Reservation) {
+        assert!(std::ptr::eq(self.budget, other.budget) && self.class == other.class, "B1: {self:?} and {other:?}");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Grows to at least `bytes`, for an owner that can do with less. False: it has its share, or there is no more.
     #[inline]
     pub fn try_cover(&mut self, bytes: usize) -> bool {
@@ -42,7 +52,8 @@ impl Reservation {
         requested <= self.bytes || self.grow(requested, |_| true, false)
     }
 
-    /// Like [`Reservation::try_cover_all`], but blocks the thread until there is enough memory, at most for `timeout`.
+    /// Like [`Reservation::try_cover_all`], but blocks the thread until there is enough memory, or nothing else is reserved, at most for
+    /// `timeout`.
     pub fn wait_for_all(&mut self, bytes: usize, timeout: Duration) -> bool {
         self.wait_for_all_while(bytes, timeout, || true)
     }
@@ -50,13 +61,23 @@ impl Reservation {
     /// Like [`Reservation::wait_for_all`], but gives up when `may_wait` is false, which is asked every few milliseconds.
     pub fn wait_for_all_while(&mut self, bytes: usize, timeout: Duration, may_wait: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
-        while !self.try_cover_all(bytes) {
+        while !self.try_cover_all(bytes) && !self.cover_alone(bytes) {
             if begun.elapsed() >= timeout || !may_wait() {
                 return false;
             }
             std::thread::sleep(RETRY_INTERVAL);
         }
         true
+    }
+
+    /// Grows to at least `bytes` if nothing else is reserved: waiting longer would not help.
+    fn cover_alone(&mut self, bytes: usize) -> bool {
+        let requested = steps(bytes);
+        let is_alone = self.budget.take_alone(self.class, self.bytes as u64, (requested - self.bytes) as u64);
+        if is_alone {
+            self.bytes = requested;
+        }
+        is_alone
     }
 
     /// Grows to at least `bytes`, for what is there already.

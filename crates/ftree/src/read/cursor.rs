@@ -132,7 +132,7 @@ impl<'r> TreeCursor<'r> {
     fn load_blob(&mut self, at: usize) -> Result<()> {
         self.at = None;
         self.blob = match self.page.kind(at) {
-            Kind::PutBlob => Some(blob::load(self.reader.io, self.page.value(at))?),
+            Kind::PutBlob => Some(blob::load_for_statement(self.reader.io, self.page.value(at))?),
             _ => None,
         };
         Ok(())

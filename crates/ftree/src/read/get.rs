@@ -15,6 +15,7 @@ use crate::memtable::MemTree;
 use crate::table::Table;
 use crate::tree::{Child, TreeVersion};
 use crate::{Entry, Kind, RangeTombstone, Result, Seq, blob, filter};
+use arbor_base::memory::values;
 
 /// The value of `key` as the reader sees it.
 pub fn get(version: &TreeVersion, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -177,6 +178,8 @@ impl Search<'_> {
             self.updates.push((entry.seq, entry.value.to_vec()));
             return false;
         }
+        // one of a memtable may be large
+        values::before_value(entry.value.len());
         self.found = Some(Final { kind: entry.kind, value: entry.value.to_vec() });
         true
     }
@@ -193,7 +196,7 @@ impl Search<'_> {
         }
         match kind {
             Kind::Put => Ok(Some(value)),
-            Kind::PutBlob => blob::load(self.reader.io, &value).map(Some),
+            Kind::PutBlob => blob::load_for_statement(self.reader.io, &value).map(Some),
             Kind::Delete | Kind::Update => Ok(None),
         }
     }

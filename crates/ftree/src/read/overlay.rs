@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arbor_base::memory::values;
 use arbor_base::sometimes;
 
 use super::Reader;
@@ -324,7 +325,7 @@ pub fn apply_all<'c>(
     let function = reader.updates.ok_or_else(no_function)?;
     let mut row = match kind {
         Kind::Put => Some(value.to_vec()),
-        Kind::PutBlob => Some(blob::load(reader.io, value)?),
+        Kind::PutBlob => Some(blob::load_for_statement(reader.io, value)?),
         Kind::Delete | Kind::Update => None,
     };
     for chain in chains.rev() {
@@ -429,6 +430,7 @@ impl<'g> Gather<'g> {
     }
 
     fn push(&mut self, entry: Entry<'_>) {
+        values::before_value(entry.value.len());
         let (key, value) = (self.key, push(&mut self.overlay.bytes, entry.value));
         self.settled = entry.kind.is_final() && !self.visibility.all;
         self.overlay.deletes += usize::from(entry.kind == Kind::Delete);

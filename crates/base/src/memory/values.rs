@@ -1,0 +1,210 @@
+//! Memory of large values, before they are read.
+//!
+//! Only an engine knows how large a value is that is not in memory yet, and only the statement that reads it knows how long it may wait.
+//! So a statement sets up its thread ([`for_statement`]), and an engine that is about to load a large value reserves memory for it and for
+//! the copies that the statement makes ([`before_value`]).
+//!
+//! A thread that waits here holds no other large reservation of its statement, so that two of them do not wait for each other: once a batch
+//! has taken the reservation ([`take`]), the statement's further values do not wait, and the batch ends at the first that it has no memory for.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use super::{Budget, Class, Reservation};
+use crate::aside;
+
+/// A value that waits for memory.
+pub const LARGE_BYTES_MIN: usize = 1 << 20;
+
+/// A value that is read has a copy in the engine, one in the statement, and one in its batch.
+pub const READ_COPIES: usize = 3;
+
+/// A value that is read to be changed has, besides one in the engine and one in the statement, the changed value and copies of it in the
+/// transaction and in the log.
+pub const WRITE_COPIES: usize = 5;
+
+/// Maximum wait of a large value for memory: longer than slow clients may keep it while others wait.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+struct Statement {
+    reservation: Reservation,
+    copies: usize,
+    may_wait: fn() -> bool,
+    /// False once the reservation was taken, or a wait for it has timed out.
+    waits: bool,
+}
+
+thread_local!(static STATEMENT: RefCell<Option<Statement>> = const { RefCell::new(None) });
+
+/// Does the work of a statement, which has as many copies of a large value and waits for their memory while `may_wait`. Within another
+/// one's work, this is part of it.
+pub fn for_statement<T>(budget: &'static Budget, copies: usize, may_wait: fn() -> bool, work: impl FnOnce() -> T) -> T {
+    struct End(bool);
+    impl Drop for End {
+        fn drop(&mut self) {
+            if self.0 {
+                STATEMENT.take();
+            }
+        }
+    }
+    let is_outer = STATEMENT.with_borrow_mut(|statement| {
+        let is_outer = statement.is_none();
+        statement.get_or_insert_with(|| Statement {
+            reservation: budget.reservation(Class::Batch),
+            copies,
+            may_wait,
+            waits: true,
+        });
+        is_outer
+    });
+    let _end = End(is_outer);
+    work()
+}
+
+/// Waits until there is memory for a value of this many bytes, which is about to be read for the statement of this thread. Without it
+/// after a while, or where the statement is to end, the value is read all the same: the caller's checks find out.
+#[inline]
+pub fn before_value(bytes: usize) {
+    if bytes >= LARGE_BYTES_MIN {
+        reserve(bytes);
+    }
+}
+
+#[cold]
+fn reserve(bytes: usize) {
+    // not borrowed while it waits
+    let Some(mut statement) = STATEMENT.take() else { return };
+    let budget = statement.reservation.budget();
+    let needed = statement.copies.saturating_mul(bytes);
+    // what is more than there can be waits for all others
+    let needed = usize::try_from(budget.room_max()).map_or(needed, |most| needed.min(most));
+    if statement.waits && statement.reservation.bytes() < needed {
+        statement.reservation.shrink_to(0);
+        let Statement { reservation, may_wait, waits, .. } = &mut statement;
+        *waits = aside::wait(|| reservation.wait_for_all_while(needed, PATIENCE, *may_wait));
+    }
+    STATEMENT.set(Some(statement));
+}
+
+/// Takes what was reserved for values, to account for them from now on. None: nothing was.
+pub fn take() -> Option<Reservation> {
+    STATEMENT.with_borrow_mut(|statement| {
+        let statement = statement.as_mut().filter(|statement| statement.reservation.bytes() > 0)?;
+        statement.waits = false;
+        let empty = statement.reservation.budget().reservation(Class::Batch);
+        Some(std::mem::replace(&mut statement.reservation, empty))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// Room for reservations of 100 MB.
+    fn budget() -> &'static Budget {
+        let budget = Box::leak(Box::new(Budget::unlimited()));
+        budget.set_limit(100 * MIB as u64 + super::super::APART_MIN);
+        budget
+    }
+
+    #[test]
+    fn a_value_waits_until_the_statement_before_it_has_ended() {
+        static HAS_FIRST: AtomicBool = AtomicBool::new(false);
+        let budget = budget();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for_statement(
+                    budget,
+                    READ_COPIES,
+                    || true,
+                    || {
+                        before_value(20 * MIB);
+                        before_value(10 * MIB);
+                        assert_eq!(budget.reserved(), 60 * MIB as u64, "what there is suffices for a smaller one");
+                        HAS_FIRST.store(true, Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_millis(50));
+                        HAS_FIRST.store(false, Ordering::SeqCst);
+                    },
+                );
+            });
+            while !HAS_FIRST.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            for_statement(
+                budget,
+                READ_COPIES,
+                || true,
+                || {
+                    before_value(MIB - 1);
+                    before_value(10 * MIB);
+                    assert!(HAS_FIRST.load(Ordering::SeqCst), "there is room for both");
+                    before_value(20 * MIB);
+                    assert!(!HAS_FIRST.load(Ordering::SeqCst), "there is not");
+                },
+            );
+        });
+        assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn a_value_larger_than_the_room_waits_to_be_alone() {
+        let budget = budget();
+        for_statement(
+            budget,
+            READ_COPIES,
+            || true,
+            || {
+                before_value(80 * MIB);
+                assert_eq!(budget.reserved(), 100 * MIB as u64);
+            },
+        );
+        let mut other = budget.reservation(Class::Reply);
+        other.cover(MIB);
+        for_statement(
+            budget,
+            READ_COPIES,
+            || false,
+            || {
+                before_value(80 * MIB);
+                assert_eq!(budget.reserved(), MIB as u64, "the statement has ended");
+                let begun = Instant::now();
+                before_value(20 * MIB);
+                assert!(budget.reserved() == MIB as u64 && begun.elapsed() < PATIENCE, "it does not wait twice");
+            },
+        );
+        drop(other);
+        // less room than was known when the reservation was asked for
+        let mut own = budget.reservation(Class::Batch);
+        budget.observe(super::super::Sample { resident: 60 * MIB as u64, ..Default::default() });
+        assert!(!own.try_cover_all(100 * MIB) && own.wait_for_all_while(100 * MIB, PATIENCE, || false));
+    }
+
+    #[test]
+    fn a_statement_whose_batch_took_the_reservation_does_not_wait_again() {
+        let budget = budget();
+        let mut batch = budget.reservation(Class::Batch);
+        for_statement(
+            budget,
+            READ_COPIES,
+            || true,
+            || {
+                assert!(take().is_none());
+                for_statement(budget, READ_COPIES, || true, || before_value(30 * MIB));
+                batch.absorb(take().unwrap());
+                assert_eq!((batch.bytes(), budget.reserved()), (90 * MIB, 90 * MIB as u64));
+                let begun = Instant::now();
+                before_value(30 * MIB);
+                assert!(take().is_none() && begun.elapsed() < PATIENCE);
+            },
+        );
+        assert_eq!(budget.reserved(), 90 * MIB as u64, "the batch holds it");
+        drop(batch);
+        before_value(30 * MIB);
+        assert_eq!(budget.reserved(), 0, "work of no statement is not held up");
+    }
+}
