@@ -205,15 +205,16 @@ class Loads:
         return self.at_once(4, read)
 
     def large_updates(self):
+        size = len(self.text(15_500_000))
         with self.client() as client:
             for number in range(6):
-                client.load.updated.replace_one({"_id": number}, {"p": os.urandom(15_500_000)}, upsert=True)
+                client.load.updated.replace_one({"_id": number}, {"p": os.urandom(size)}, upsert=True)
 
         def one(rows, number):
             update = {"$inc": {"n": 1}}
             modified = sum(rows.database.updated.update_one({"_id": number}, update).modified_count for _ in range(2))
             read = rows.database.updated.find_one_and_update({"_id": (number + 1) % 6}, update)
-            whole = sum(len(document["p"]) == 15_500_000 for document in rows.database.updated.find())
+            whole = sum(len(document["p"]) == size for document in rows.database.updated.find())
             return (modified, len(read["p"]) // MIB, whole)
 
         return self.at_once(self.some(6), one)
@@ -361,7 +362,7 @@ LOADS = [
 # Those that take no more than a few seconds of a debug build.
 SHORT = (
     "scans large_inserts unread_replies sorts large_documents half_messages groups compressed connections"
-    " open_sorts scans_of_small_batches updates index_build"
+    " open_sorts scans_of_small_batches updates index_build large_updates"
 ).split()
 
 

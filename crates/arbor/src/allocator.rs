@@ -55,7 +55,8 @@ pub(crate) fn return_large_at_once() -> bool {
 }
 
 /// Has this thread keep free memory of allocations of up to 32 KB, which is jemalloc's default.
-// PERF: sysbench's reads, 64 clients, replies of some KB, all of them cached, with 1 KB: TODO
+// PERF: the reads of sysbench, 64 clients, three servers in turn by the second, CPU of the server per request compared with a build of before
+// the bound of 1 KB: 1.03 with 1 KB in all threads, 0.98 as here; 8 MB more resident (2026-11-30).
 pub(crate) fn large_thread_cache() {
     let mut bytes_max = 32usize << 10;
     let value = (&raw mut bytes_max).cast();

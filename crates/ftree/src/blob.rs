@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use arbor_base::memory::values;
 use arbor_base::paranoid;
 use arbor_disk::Buffer;
 
@@ -117,11 +116,9 @@ pub fn load(io: &Io, value: &[u8]) -> Result<Vec<u8>> {
     read(io, &pointer_of(value)?)
 }
 
-/// Like [`load`], for the statement of this thread: waits until the process has memory for it.
-pub fn load_for_statement(io: &Io, value: &[u8]) -> Result<Vec<u8>> {
-    let pointer = pointer_of(value)?;
-    values::before_value(pointer.raw_bytes as usize);
-    read(io, &pointer)
+/// Returns the length of what the value of a [`crate::Kind::PutBlob`] points to.
+pub fn value_bytes(value: &[u8]) -> Result<usize> {
+    pointer_of(value).map(|pointer| pointer.raw_bytes as usize)
 }
 
 fn pointer_of(value: &[u8]) -> Result<BlobPointer> {

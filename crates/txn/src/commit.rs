@@ -59,6 +59,9 @@ use crate::{Durability, Error, Options, Pending, Result, Retention, Space};
 /// holds the pages that a transaction changes).
 const COMMIT_COPIES: usize = 3;
 
+/// Bytes that a statement writes for one document, at most: the document, its image of before for a retry, and their keys.
+const STATEMENT_BYTES_MAX: usize = 33 << 20;
+
 /// Timeout of the wait for memory by the commit of a large transaction.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -435,10 +438,10 @@ impl CommitPath {
     }
 
     /// Reserves memory for all that a large transaction has written: what is in its file is read back. One that is no larger
-    /// than what may be in memory anyway is not refused, since plain statements may be as large.
+    /// than what may be in memory anyway, or than what a statement writes for one document, is not refused.
     fn reserve_whole(&self, writes: &WriteSet, memory: &mut Reservation) -> Result<()> {
         let bytes = writes.bytes();
-        if bytes <= self.options.write_set_memory_max {
+        if bytes <= self.options.write_set_memory_max.max(STATEMENT_BYTES_MAX) {
             memory.cover(COMMIT_COPIES * bytes);
             return Ok(());
         }

@@ -1,8 +1,9 @@
 //! Memory of large values, before they are read.
 //!
 //! Only an engine knows how large a value is that is not in memory yet, and only the statement that reads it knows how long it may wait.
-//! So a statement sets up its thread ([`for_statement`]), and an engine that is about to load a large value reserves memory for it and for
-//! the copies that the statement makes ([`before_value`]).
+//! So a statement sets up its thread ([`for_statement`]), and the fractal tree, before it loads a large value, reserves memory for it and for
+//! the copies that the statement makes ([`before_value`]). Other engines learn the size by reading the value; records of theirs are reserved
+//! before they are copied.
 //!
 //! A thread that waits here holds no other large reservation of its statement, so that two of them do not wait for each other: once a batch
 //! has taken the reservation ([`take`]), the statement's further values do not wait, and the batch ends at the first that it has no memory for.
@@ -19,12 +20,13 @@ pub const LARGE_BYTES_MIN: usize = 1 << 20;
 /// A value that is read has a copy in the engine, one in the statement, and one in its batch.
 pub const READ_COPIES: usize = 3;
 
-/// A value that is read to be changed has, besides one in the engine and one in the statement, the changed value and copies of it in the
-/// transaction and in the log.
-pub const WRITE_COPIES: usize = 5;
+/// A value that is read to be changed has, besides one in the engine and one in the statement, the changed value, copies of it in the
+/// transaction and in the log, and of both in the image of before that a retry of findAndModify returns.
+pub const WRITE_COPIES: usize = 8;
 
-/// Maximum wait of a large value for memory: longer than slow clients may keep it while others wait.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Maximum wait of a large value for memory: longer than slow clients may keep it while others wait, and than several writes take that go
+/// one after the other.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Statement {
     reservation: Reservation,
@@ -63,10 +65,30 @@ pub fn for_statement<T>(budget: &'static Budget, copies: usize, may_wait: fn() -
 
 /// Waits until there is memory for a value of this many bytes, which is about to be read for the statement of this thread. Without it
 /// after a while, or where the statement is to end, the value is read all the same: the caller's checks find out.
+///
+/// Requires: the thread holds nothing that memory waits for, like a version of a tree with its memtables.
 #[inline]
 pub fn before_value(bytes: usize) {
-    if bytes >= LARGE_BYTES_MIN {
+    if must_wait(bytes) {
         reserve(bytes);
+    }
+}
+
+/// Returns true if [`before_value`] would reserve memory, for which it may wait.
+#[inline]
+pub fn must_wait(bytes: usize) -> bool {
+    bytes >= LARGE_BYTES_MIN && STATEMENT.with_borrow(|statement| statement.as_ref().is_some_and(|it| it.lacks(bytes)))
+}
+
+impl Statement {
+    /// Returns what a value takes; what is more than there can be waits for all others.
+    fn needed(&self, bytes: usize) -> usize {
+        let needed = self.copies.saturating_mul(bytes);
+        usize::try_from(self.reservation.budget().room_max()).map_or(needed, |most| needed.min(most))
+    }
+
+    fn lacks(&self, bytes: usize) -> bool {
+        self.waits && self.reservation.bytes() < self.needed(bytes)
     }
 }
 
@@ -74,15 +96,10 @@ pub fn before_value(bytes: usize) {
 fn reserve(bytes: usize) {
     // not borrowed while it waits
     let Some(mut statement) = STATEMENT.take() else { return };
-    let budget = statement.reservation.budget();
-    let needed = statement.copies.saturating_mul(bytes);
-    // what is more than there can be waits for all others
-    let needed = usize::try_from(budget.room_max()).map_or(needed, |most| needed.min(most));
-    if statement.waits && statement.reservation.bytes() < needed {
-        statement.reservation.shrink_to(0);
-        let Statement { reservation, may_wait, waits, .. } = &mut statement;
-        *waits = aside::wait(|| reservation.wait_for_all_while(needed, PATIENCE, *may_wait));
-    }
+    let needed = statement.needed(bytes);
+    statement.reservation.shrink_to(0);
+    let Statement { reservation, may_wait, waits, .. } = &mut statement;
+    *waits = aside::wait(|| reservation.wait_for_all_while(needed, PATIENCE, *may_wait));
     STATEMENT.set(Some(statement));
 }
 

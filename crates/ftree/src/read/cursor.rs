@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use arbor_base::memory::values;
+
 use super::Reader;
 use super::overlay::KEYS_MAX;
 use super::page::Page;
@@ -48,6 +50,9 @@ impl<'r> TreeCursor<'r> {
         self.blob = None;
         let version = self.tree.version.load();
         let loaded = self.page.load(&self.reader, &version, place, self.keys_max, &mut self.ahead);
+        drop(version);
+        // rows of memtables may be large; memory for their further copies
+        values::before_value(self.page.overlay_bytes());
         self.keys_max = (self.keys_max * KEYS_GROWTH).min(KEYS_MAX);
         if loaded.is_err() {
             self.page.clear();
@@ -132,7 +137,11 @@ impl<'r> TreeCursor<'r> {
     fn load_blob(&mut self, at: usize) -> Result<()> {
         self.at = None;
         self.blob = match self.page.kind(at) {
-            Kind::PutBlob => Some(blob::load_for_statement(self.reader.io, self.page.value(at))?),
+            Kind::PutBlob => {
+                let pointer = self.page.value(at);
+                values::before_value(blob::value_bytes(pointer)?);
+                Some(blob::load(self.reader.io, pointer)?)
+            }
             _ => None,
         };
         Ok(())

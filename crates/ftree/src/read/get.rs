@@ -17,8 +17,15 @@ use crate::tree::{Child, TreeVersion};
 use crate::{Entry, Kind, RangeTombstone, Result, Seq, blob, filter};
 use arbor_base::memory::values;
 
-/// The value of `key` as the reader sees it.
-pub fn get(version: &TreeVersion, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+/// Outcome of a search for one key.
+pub enum Got {
+    Row(Option<Vec<u8>>),
+    /// The row has this many bytes, and the statement of the thread has to reserve memory for them, without a version of the tree.
+    TooLarge(usize),
+}
+
+/// Reads the value of `key` as the reader sees it.
+pub fn get(version: &TreeVersion, reader: &Reader<'_>, key: &[u8]) -> Result<Got> {
     let mut search = Search {
         reader,
         key,
@@ -27,6 +34,7 @@ pub fn get(version: &TreeVersion, reader: &Reader<'_>, key: &[u8]) -> Result<Opt
         deleted: None,
         updates: Vec::new(),
         found: None,
+        too_large: None,
     };
     search.version(version)?;
     search.finish()
@@ -49,6 +57,8 @@ struct Search<'a> {
     /// Chains, newest first.
     updates: Vec<(Seq, Vec<u8>)>,
     found: Option<Final>,
+    /// As in [`Got::TooLarge`], of a value in memory.
+    too_large: Option<usize>,
 }
 
 impl Search<'_> {
@@ -179,25 +189,34 @@ impl Search<'_> {
             return false;
         }
         // one of a memtable may be large
-        values::before_value(entry.value.len());
+        if values::must_wait(entry.value.len()) {
+            self.too_large = Some(entry.value.len());
+            return true;
+        }
         self.found = Some(Final { kind: entry.kind, value: entry.value.to_vec() });
         true
     }
 
-    fn finish(self) -> Result<Option<Vec<u8>>> {
+    fn finish(self) -> Result<Got> {
         debug_assert!(
             self.updates.is_sorted_by(|newer, older| newer.0 >= older.0),
             "I1: updates are found newest first"
         );
+        let is_blob = |found: &&Final| found.kind == Kind::PutBlob;
+        let blob_bytes =
+            self.found.as_ref().filter(is_blob).map(|found| blob::value_bytes(&found.value)).transpose()?;
+        if let Some(bytes) = self.too_large.or(blob_bytes.filter(|bytes| values::must_wait(*bytes))) {
+            return Ok(Got::TooLarge(bytes));
+        }
         let (kind, value) = self.found.map_or((Kind::Delete, Vec::new()), |found| (found.kind, found.value));
         if !self.updates.is_empty() {
             let chains = self.updates.iter().map(|(_, chain)| chain.as_slice());
-            return apply_all(self.reader, self.key, kind, &value, chains);
+            return apply_all(self.reader, self.key, kind, &value, chains).map(Got::Row);
         }
         match kind {
-            Kind::Put => Ok(Some(value)),
-            Kind::PutBlob => blob::load_for_statement(self.reader.io, &value).map(Some),
-            Kind::Delete | Kind::Update => Ok(None),
+            Kind::Put => Ok(Got::Row(Some(value))),
+            Kind::PutBlob => blob::load(self.reader.io, &value).map(|value| Got::Row(Some(value))),
+            Kind::Delete | Kind::Update => Ok(Got::Row(None)),
         }
     }
 }

@@ -47,7 +47,7 @@ use crate::snapshots::Snapshots;
 
 pub use cursor::TreeCursor;
 pub use estimate::estimate;
-pub use get::get;
+pub use get::{Got, get};
 pub use prefetch::prefetch;
 pub use snapshot::{ForestSnapshot, Handles};
 

@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arbor_base::memory::values;
 use arbor_base::sometimes;
 
 use super::Reader;
@@ -231,6 +230,10 @@ impl Overlay {
         Some(Entry { key: self.slice(found.key), seq: found.seq, kind: found.kind, value: self.slice(found.value) })
     }
 
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns true if one of the entries has its value in an extent of its own, or a value longer than this.
     pub fn has_blob_or_longer(&self, bytes: usize) -> bool {
         self.found.iter().any(|found| found.kind == Kind::PutBlob || found.value.len as usize > bytes)
@@ -325,7 +328,7 @@ pub fn apply_all<'c>(
     let function = reader.updates.ok_or_else(no_function)?;
     let mut row = match kind {
         Kind::Put => Some(value.to_vec()),
-        Kind::PutBlob => Some(blob::load_for_statement(reader.io, value)?),
+        Kind::PutBlob => Some(blob::load(reader.io, value)?),
         Kind::Delete | Kind::Update => None,
     };
     for chain in chains.rev() {
@@ -430,7 +433,6 @@ impl<'g> Gather<'g> {
     }
 
     fn push(&mut self, entry: Entry<'_>) {
-        values::before_value(entry.value.len());
         let (key, value) = (self.key, push(&mut self.overlay.bytes, entry.value));
         self.settled = entry.kind.is_final() && !self.visibility.all;
         self.overlay.deletes += usize::from(entry.kind == Kind::Delete);

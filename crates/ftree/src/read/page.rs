@@ -71,6 +71,11 @@ impl Page {
         self.window.high()
     }
 
+    /// Returns the bytes of rows that were gathered from memtables and runs.
+    pub fn overlay_bytes(&self) -> usize {
+        self.overlay.bytes()
+    }
+
     /// Returns true if the page shows the row at this place, if there is one.
     pub fn shows(&self, place: Place<'_>) -> bool {
         self.is_loaded && place.is_in(self.low(), self.high())

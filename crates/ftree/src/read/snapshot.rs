@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use arbor_base::memory::values;
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
-use super::{Reader, TreeCursor, estimate, get};
+use super::{Got, Reader, TreeCursor, estimate, get};
 use crate::core::Core;
 use crate::snapshots::{Registered, SHARDS, own_shard};
 use crate::tree::Tree;
@@ -63,8 +64,12 @@ impl Snapshot for ForestSnapshot {
     }
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let value = self.with_tree(tree, |tree| get(&tree.version.load(), &self.reader(), key))?;
-        Ok(value.map(Cow::Owned))
+        loop {
+            match self.with_tree(tree, |tree| get(&tree.version.load(), &self.reader(), key))? {
+                Got::Row(value) => return Ok(value.map(Cow::Owned)),
+                Got::TooLarge(bytes) => values::before_value(bytes),
+            }
+        }
     }
 
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {

@@ -13,7 +13,7 @@ use arbor_base::{Prefetch, Random, TreeId};
 use arbor_engine::{Cursor, UpdateFunction};
 
 use super::path::{Path, Place};
-use super::{Reader, TreeCursor, estimate, get, prefetch};
+use super::{Got, Reader, TreeCursor, estimate, get, prefetch};
 use crate::counters::Counter;
 use crate::filter::hash;
 use crate::io::Io;
@@ -241,10 +241,17 @@ fn tree(workshop: &Workshop, version: TreeVersion) -> Arc<Tree> {
     Arc::new(tree)
 }
 
+fn row(got: Got) -> Option<Vec<u8>> {
+    match got {
+        Got::Row(row) => row,
+        Got::TooLarge(bytes) => panic!("{bytes} bytes, and no statement"),
+    }
+}
+
 fn check_gets(reader: &Reader<'_>, tree: &Tree, rows: &Rows) {
     for n in 0..KEYS + 3 {
         let found = get(&tree.version.load(), reader, &key(n)).unwrap();
-        assert_eq!(found.as_ref(), rows.get(&key(n)), "key {n} at {:?}", reader.at);
+        assert_eq!(row(found).as_ref(), rows.get(&key(n)), "key {n} at {:?}", reader.at);
     }
 }
 
@@ -542,7 +549,7 @@ fn a_get_reads_nothing_that_was_prefetched() {
             read += u64::from(has_read);
             assert_eq!(prefetched(&workshop, &tree, key), Some(false));
             let reads = file_reads(&workshop);
-            assert_eq!(get(&tree.version.load(), &reader, key).unwrap().as_ref(), Some(value));
+            assert_eq!(row(get(&tree.version.load(), &reader, key).unwrap()).as_ref(), Some(value));
             assert_eq!(file_reads(&workshop), reads, "{in_leaf} in the leaf: {key:?}");
         }
         assert!(read > 10 && unknown <= 2, "{in_leaf} in the leaf: blocks of {read} keys, {unknown} unknown");

@@ -9,6 +9,7 @@ mod damage;
 mod failing_calls;
 mod full_disk;
 mod images;
+mod large_values;
 mod slow_disk;
 mod smaller_cache;
 mod space_returns;

@@ -1,6 +1,7 @@
 //! Ordered reading of records and index entries over any view.
 
 use arbor_base::TreeId;
+use arbor_base::memory::values;
 use arbor_bson::Doc;
 use arbor_txn::{Cursor, View};
 
@@ -70,7 +71,10 @@ impl<'v> RecordCursor<'v> {
     }
 
     pub fn doc(&self) -> Doc<'_> {
-        Doc::trusted(self.cursor.value())
+        let record = self.cursor.value();
+        // where the engine did not know how large it is
+        values::before_value(record.len());
+        Doc::trusted(record)
     }
 }
 

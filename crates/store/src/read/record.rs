@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use arbor_base::TreeId;
+use arbor_base::memory::values;
 use arbor_bson::{ValueRef, keystring};
 use arbor_txn::{RangeEstimate, View};
 
@@ -21,7 +22,10 @@ pub fn record<'v>(
     collection: &Collection,
     id_key: &[u8],
 ) -> Result<Option<Cow<'v, [u8]>>> {
-    Ok(view.get(collection.tree_of(id_key), id_key)?)
+    let record = view.get(collection.tree_of(id_key), id_key)?;
+    // where the engine did not know how large it is
+    values::before_value(record.as_ref().map_or(0, |record| record.len()));
+    Ok(record)
 }
 
 /// Exact number of documents at the view's snapshot (with its own writes).
