@@ -129,41 +129,35 @@ mod tests {
         budget
     }
 
+    fn read_in(budget: &'static Budget, work: impl FnOnce()) {
+        for_statement(budget, READ_COPIES, || true, work);
+    }
+
     #[test]
     fn a_value_waits_until_the_statement_before_it_has_ended() {
         static HAS_FIRST: AtomicBool = AtomicBool::new(false);
         let budget = budget();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for_statement(
-                    budget,
-                    READ_COPIES,
-                    || true,
-                    || {
-                        before_value(20 * MIB);
-                        before_value(10 * MIB);
-                        assert_eq!(budget.reserved(), 60 * MIB as u64, "what there is suffices for a smaller one");
-                        HAS_FIRST.store(true, Ordering::SeqCst);
-                        std::thread::sleep(Duration::from_millis(50));
-                        HAS_FIRST.store(false, Ordering::SeqCst);
-                    },
-                );
+                read_in(budget, || {
+                    before_value(20 * MIB);
+                    before_value(10 * MIB);
+                    assert_eq!(budget.reserved(), 60 * MIB as u64, "what there is suffices for a smaller one");
+                    HAS_FIRST.store(true, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(50));
+                    HAS_FIRST.store(false, Ordering::SeqCst);
+                });
             });
             while !HAS_FIRST.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            for_statement(
-                budget,
-                READ_COPIES,
-                || true,
-                || {
-                    before_value(MIB - 1);
-                    before_value(10 * MIB);
-                    assert!(HAS_FIRST.load(Ordering::SeqCst), "there is room for both");
-                    before_value(20 * MIB);
-                    assert!(!HAS_FIRST.load(Ordering::SeqCst), "there is not");
-                },
-            );
+            read_in(budget, || {
+                before_value(MIB - 1);
+                before_value(10 * MIB);
+                assert!(HAS_FIRST.load(Ordering::SeqCst), "there is room for both");
+                before_value(20 * MIB);
+                assert!(!HAS_FIRST.load(Ordering::SeqCst), "there is not");
+            });
         });
         assert_eq!(budget.reserved(), 0);
     }
@@ -171,15 +165,10 @@ mod tests {
     #[test]
     fn a_value_larger_than_the_room_waits_to_be_alone() {
         let budget = budget();
-        for_statement(
-            budget,
-            READ_COPIES,
-            || true,
-            || {
-                before_value(80 * MIB);
-                assert_eq!(budget.reserved(), 100 * MIB as u64);
-            },
-        );
+        read_in(budget, || {
+            before_value(80 * MIB);
+            assert_eq!(budget.reserved(), 100 * MIB as u64);
+        });
         let mut other = budget.reservation(Class::Reply);
         other.cover(MIB);
         for_statement(
@@ -205,20 +194,15 @@ mod tests {
     fn a_statement_whose_batch_took_the_reservation_does_not_wait_again() {
         let budget = budget();
         let mut batch = budget.reservation(Class::Batch);
-        for_statement(
-            budget,
-            READ_COPIES,
-            || true,
-            || {
-                assert!(take().is_none());
-                for_statement(budget, READ_COPIES, || true, || before_value(30 * MIB));
-                batch.absorb(take().unwrap());
-                assert_eq!((batch.bytes(), budget.reserved()), (90 * MIB, 90 * MIB as u64));
-                let begun = Instant::now();
-                before_value(30 * MIB);
-                assert!(take().is_none() && begun.elapsed() < PATIENCE);
-            },
-        );
+        read_in(budget, || {
+            assert!(take().is_none());
+            read_in(budget, || before_value(30 * MIB));
+            batch.absorb(take().unwrap());
+            assert_eq!((batch.bytes(), budget.reserved()), (90 * MIB, 90 * MIB as u64));
+            let begun = Instant::now();
+            before_value(30 * MIB);
+            assert!(take().is_none() && begun.elapsed() < PATIENCE);
+        });
         assert_eq!(budget.reserved(), 90 * MIB as u64, "the batch holds it");
         drop(batch);
         before_value(30 * MIB);
