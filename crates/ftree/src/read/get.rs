@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use arbor_base::memory::values;
+
 use super::Reader;
 use super::overlay::apply_all;
 use super::path::{Path, Place};
@@ -15,7 +17,6 @@ use crate::memtable::MemTree;
 use crate::table::Table;
 use crate::tree::{Child, TreeVersion};
 use crate::{Entry, Kind, RangeTombstone, Result, Seq, blob, filter};
-use arbor_base::memory::values;
 
 /// Outcome of a search for one key.
 pub enum Got {
