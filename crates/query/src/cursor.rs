@@ -294,8 +294,8 @@ pub struct Filler {
     last_bytes: usize,
 }
 
-/// The batch, and the reply that it goes into.
-const REPLY_COPIES: usize = 2;
+/// A batch or a document, and the reply that it goes into.
+pub const REPLY_COPIES: usize = 2;
 
 impl Filler {
     fn new(limit: BatchLimit, waiting: Option<DocBuf>, may_wait: bool) -> Filler {

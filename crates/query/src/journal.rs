@@ -29,6 +29,14 @@ impl Executed {
         }
     }
 
+    /// Errors: what was executed was another statement.
+    pub(crate) fn found_and_modified(self) -> Result<Box<FindAndModifyOutcome>> {
+        match self {
+            Executed::FoundAndModified(outcome) => Ok(outcome),
+            other => Err(other.is_no("findAndModify")),
+        }
+    }
+
     /// The error of a statement that was another one when it was sent before.
     pub(crate) fn is_no(&self, kind: &str) -> Error {
         let before = self.kind();
@@ -46,5 +54,5 @@ pub trait StatementJournal: Sync {
 
     /// Notes what statements do in the transaction that does it. May be called again for the same statements, with another
     /// transaction, when this one was not committed.
-    fn record(&self, txn: &mut Transaction, executed: &[(i32, Executed)]) -> Result<()>;
+    fn record(&self, txn: &mut Transaction, executed: &[(i32, &Executed)]) -> Result<()>;
 }

@@ -64,7 +64,7 @@ mod write;
 
 pub use aggregate::{aggregate, aggregate_documents, aggregate_rows, check_pipeline, clone_as_capped};
 pub use check_view::check_view;
-pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
+pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS, REPLY_COPIES};
 pub use database::{Database, Memory, ServerCollections, Settings, WarnOfMismatch};
 pub use elsewhere::{Elsewhere, metadata_stage};
 pub use error::{Error, Result};

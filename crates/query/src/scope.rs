@@ -425,7 +425,7 @@ impl<'a> Scope<'a> {
     /// Notes what statements did in this transaction.
     pub(crate) fn record(&self, txn: &mut Transaction, done: &[(usize, Executed)]) -> Result<()> {
         let Some(retries) = self.retries.filter(|_| !done.is_empty()) else { return Ok(()) };
-        let numbered = done.iter().map(|(statement, executed)| Ok((retries.number(*statement)?, executed.clone())));
+        let numbered = done.iter().map(|(statement, executed)| Ok((retries.number(*statement)?, executed)));
         retries.journal.record(txn, &numbered.collect::<Result<Vec<_>>>()?)
     }
 

@@ -76,10 +76,14 @@ impl Journal {
     }
 
     /// Records in `txn` that it does these statements, with the reply of each.
-    pub fn record<'a>(&self, txn: &mut Transaction, done: impl IntoIterator<Item = (i32, &'a [u8])>) -> Result<()> {
+    pub fn record<A: Into<Vec<u8>>>(
+        &self,
+        txn: &mut Transaction,
+        done: impl IntoIterator<Item = (i32, A)>,
+    ) -> Result<()> {
         let mut runs = Runs::default();
         for (statement, answer) in done {
-            runs.push(statement, answer);
+            runs.push(statement, answer.into());
         }
         if runs.is_empty() {
             return Ok(());

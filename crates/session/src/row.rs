@@ -123,7 +123,7 @@ mod tests {
     fn what_is_encoded_is_decoded() {
         for ended in [Ended::Statements, Ended::Committed] {
             let mut row = Row::new(-3, ended, 99);
-            row.runs.push(5, b"answer");
+            row.runs.push(5, b"answer".to_vec());
             row.further = 7;
             let bytes = row.encode();
             assert_eq!(Row::decode(&bytes), Ok(row));
@@ -140,7 +140,7 @@ mod tests {
         let mut row = Row::new(1, Ended::Statements, 0);
         let runs = |first: i32| {
             let mut runs = Runs::default();
-            runs.push(first, &[0; SPLIT_BYTES / 2]);
+            runs.push(first, vec![0; SPLIT_BYTES / 2]);
             runs
         };
         assert_eq!(row.add(runs(0)), None);

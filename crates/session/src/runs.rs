@@ -32,10 +32,10 @@ impl Run {
 }
 
 impl Runs {
-    pub(crate) fn push(&mut self, statement: i32, answer: &[u8]) {
+    pub(crate) fn push(&mut self, statement: i32, answer: Vec<u8>) {
         match self.0.last_mut() {
             Some(last) if last.next() == Some(statement) && last.answer == answer => last.count += 1,
-            _ => self.0.push(Run { first: statement, count: 1, answer: answer.to_vec() }),
+            _ => self.0.push(Run { first: statement, count: 1, answer }),
         }
     }
 
@@ -113,13 +113,13 @@ mod tests {
     fn neighbours_with_the_same_answer_are_one_run() {
         let mut runs = Runs::default();
         for statement in 0..1000 {
-            runs.push(statement, b"n");
+            runs.push(statement, b"n".to_vec());
         }
         assert_eq!((runs.0.len(), runs.size_bytes()), (1, 13));
-        runs.push(1000, b"other");
-        runs.push(7_000, b"other");
-        runs.push(i32::MAX, b"");
-        runs.push(i32::MIN, b"");
+        runs.push(1000, b"other".to_vec());
+        runs.push(7_000, b"other".to_vec());
+        runs.push(i32::MAX, b"".to_vec());
+        runs.push(i32::MIN, b"".to_vec());
         assert_eq!(runs.0.len(), 5);
         let mut found = ByNumber::default();
         found.add(runs);
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         let mut runs = Runs::default();
-        runs.push(3, b"abc");
-        runs.push(9, b"");
+        runs.push(3, b"abc".to_vec());
+        runs.push(9, b"".to_vec());
         let mut bytes = Vec::new();
         runs.encode(&mut bytes);
         assert_eq!(bytes.len(), runs.size_bytes());

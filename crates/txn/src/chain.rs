@@ -31,11 +31,12 @@ use crate::record::{self, Decoded, Record};
 const VERSION: u8 = 3;
 const HEAD_BYTES: usize = 30;
 
-/// The longest record that need not be cut.
-pub(crate) const PIECE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEAD_BYTES;
+/// A piece is copied into its link, and with it into the log's buffer.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+const _: () = assert!(HEAD_BYTES + PIECE_BYTES_MAX <= PAYLOAD_BYTES_MAX);
 
-/// A link of this size is worth a sync of its own.
-const SYNCED_BYTES: usize = 4 << 20;
+/// Links of this many bytes are worth a sync of their own.
+const SYNCED_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
@@ -97,23 +98,27 @@ pub(crate) struct ChainWriter<'l> {
     piece_bytes: usize,
     /// Bytes appended.
     pub bytes: u64,
+    /// Of these, bytes that a sync was requested for.
+    requested: u64,
 }
 
 impl<'l> ChainWriter<'l> {
     pub(crate) fn new(log: &'l Log, stamp: Stamp, last_time: u64, piece_bytes: usize) -> ChainWriter<'l> {
         let head = Head { stamp, last_time, number: 0, is_last: false };
-        ChainWriter { log, head, link: vec![0; HEAD_BYTES], piece_bytes: piece_bytes.min(PIECE_BYTES_MAX), bytes: 0 }
+        let piece_bytes = piece_bytes.min(PIECE_BYTES_MAX);
+        ChainWriter { log, head, link: vec![0; HEAD_BYTES], piece_bytes, bytes: 0, requested: 0 }
     }
 
     /// `begun` is the record up to its operations. Returns the position of the last link. After an error the links that are
     /// in the log are void.
     pub(crate) fn write(mut self, begun: &[u8], ops: &[Op]) -> arbor_log::Result<(Position, u64)> {
         self.push(begun)?;
-        let mut encoded = Vec::new();
+        let mut head = Vec::new();
         for op in ops {
-            encoded.clear();
-            record::push_op(&mut encoded, op);
-            self.push(&encoded)?;
+            head.clear();
+            let last = record::push_op_head(&mut head, op);
+            self.push(&head)?;
+            self.push(last)?;
         }
         self.head.is_last = true;
         let last = self.append()?;
@@ -137,11 +142,12 @@ impl<'l> ChainWriter<'l> {
         let head = self.link.first_chunk_mut::<HEAD_BYTES>().expect("a link begins with room for its head");
         *head = self.head.encode();
         let position = self.log.append(&[&self.link])?;
-        if self.link.len() >= SYNCED_BYTES {
+        self.bytes += self.link.len() as u64;
+        if self.bytes >= self.requested + SYNCED_BYTES {
             // Written while the next links are made, not all at once when a thread waits for it.
             self.log.request_sync();
+            self.requested = self.bytes;
         }
-        self.bytes += self.link.len() as u64;
         self.head.number += 1;
         self.link.truncate(HEAD_BYTES);
         Ok(position)
@@ -269,6 +275,15 @@ mod tests {
             assert_eq!(assembler.take(last), Ok(Part::Record(record.clone())));
             assert!(!assembler.is_inside());
         }
+    }
+
+    #[test]
+    fn a_piece_is_a_small_part_of_a_large_value() {
+        let value = vec![7; 3 * PIECE_BYTES_MAX];
+        let record = Record { ops: vec![Op::Put { tree: TreeId(20), key: vec![1], value }], ..Record::default() };
+        let links = links(&record, usize::MAX);
+        assert_eq!(links.len(), 4);
+        assert!(links.iter().all(|link| link.len() <= HEAD_BYTES + PIECE_BYTES_MAX));
     }
 
     #[test]

@@ -41,7 +41,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::active::{ActiveTransactions, Ticket};
 use crate::aside::AsideViews;
-use crate::chain::PIECE_BYTES_MAX;
 use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
 use crate::commit_rule::{CommitRule, Term};
@@ -55,9 +54,8 @@ use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Pending, Result, Retention, Space};
 
-/// Copies of a large transaction while it commits: its operations, their bytes on the way to the log, and in the engine (LMDB
-/// holds the pages that a transaction changes).
-const COMMIT_COPIES: usize = 3;
+/// Copies of a large transaction while it commits: its operations, and in the engine (LMDB holds the pages that a transaction changes).
+const COMMIT_COPIES: usize = 2;
 
 /// Bytes that a statement writes for one document, at most: the document, its image of before for a retry, and their keys.
 const STATEMENT_BYTES_MAX: usize = 33 << 20;
@@ -137,6 +135,10 @@ impl CommitPath {
         mut committed: Committed,
         loads: Loads,
     ) -> CommitPath {
+        assert!(
+            options.record_bytes_max <= arbor_log::PAYLOAD_BYTES_MAX / 2,
+            "a record that is no chain fits into the log"
+        );
         committed.prune_at = PRUNE_AT.min(options.conflict_keys_max + 1);
         let waiters = Arc::new(CommitWaiters::new(engine.applied(), log.durable()));
         let synced = waiters.clone();
@@ -453,7 +455,7 @@ impl CommitPath {
     }
 
     fn is_chained(&self, writes: &WriteSet) -> bool {
-        writes.bytes() > self.options.record_bytes_max.min(PIECE_BYTES_MAX)
+        writes.bytes() > self.options.record_bytes_max
     }
 
     /// Errors: more than a transaction may write.

@@ -35,7 +35,8 @@ pub struct Options {
     pub checkpoint_log_bytes: u64,
     /// Records of one group are appended and applied together; a group ends once it holds this many bytes.
     pub group_bytes_max: usize,
-    /// A transaction with a larger write set is split across several records of the log.
+    /// A transaction with a larger write set is split across several records of the log, which are not compressed. At most
+    /// half of what a record of the log may have.
     pub record_bytes_max: usize,
     /// Records that are long and repeat themselves are compressed in the log.
     pub compress_records: bool,
@@ -75,7 +76,8 @@ impl Default for Options {
             checkpoint_interval: Duration::from_secs(60),
             checkpoint_log_bytes: 256 << 20,
             group_bytes_max: 8 << 20,
-            record_bytes_max: 16 << 20,
+            // a group of statements, 8 MiB and its last document, is one record
+            record_bytes_max: 9 << 20,
             compress_records: true,
             transaction_bytes_max: 256 << 20,
             write_set_memory_max: 64 << 20,

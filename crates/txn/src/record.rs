@@ -154,40 +154,36 @@ pub(crate) fn decode_options(bytes: &[u8]) -> Decoded<TreeOptions> {
 }
 
 pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
-    let mut head = |kind: u8, tree: &TreeId| {
+    let last = push_op_head(out, op);
+    out.extend_from_slice(last);
+}
+
+/// Pushes the operation but for the bytes of its last field, which are returned: a large value need not be copied.
+pub(crate) fn push_op_head<'o>(out: &mut Vec<u8>, op: &'o Op) -> &'o [u8] {
+    fn head(out: &mut Vec<u8>, kind: u8, tree: &TreeId) {
         out.push(kind);
         push_varint(out, tree.0);
-    };
-    match op {
-        Op::CreateTree { tree, options } => {
-            head(CREATE_TREE, tree);
-            push_options(out, options);
-        }
-        Op::DropTree { tree } => head(DROP_TREE, tree),
-        Op::Put { tree, key, value } => {
-            head(PUT, tree);
-            push_bytes(out, key);
-            push_bytes(out, value);
-        }
-        Op::Update { tree, key, update } => {
-            head(UPDATE, tree);
-            push_bytes(out, key);
-            push_bytes(out, update);
-        }
-        Op::Delete { tree, key } => {
-            head(DELETE, tree);
-            push_bytes(out, key);
-        }
-        Op::DeleteRange { tree, from, to: Some(to) } => {
-            head(DELETE_RANGE, tree);
-            push_bytes(out, from);
-            push_bytes(out, to);
-        }
-        Op::DeleteRange { tree, from, to: None } => {
-            head(DELETE_TO_END, tree);
-            push_bytes(out, from);
-        }
     }
+    let (kind, tree, key, last) = match op {
+        Op::CreateTree { tree, options } => {
+            head(out, CREATE_TREE, tree);
+            push_options(out, options);
+            return &[];
+        }
+        Op::DropTree { tree } => {
+            head(out, DROP_TREE, tree);
+            return &[];
+        }
+        Op::Put { tree, key, value } => (PUT, tree, Some(key), value),
+        Op::Update { tree, key, update } => (UPDATE, tree, Some(key), update),
+        Op::Delete { tree, key } => (DELETE, tree, None, key),
+        Op::DeleteRange { tree, from, to: Some(to) } => (DELETE_RANGE, tree, Some(from), to),
+        Op::DeleteRange { tree, from, to: None } => (DELETE_TO_END, tree, None, from),
+    };
+    head(out, kind, tree);
+    key.into_iter().for_each(|key| push_bytes(out, key));
+    push_varint(out, last.len() as u64);
+    last
 }
 
 /// A tree whose rows came past the log: a member that acknowledges a record with it has them (R10 of the set's protocol). Its number is that of

@@ -68,32 +68,34 @@ impl Monitor {
     /// Takes one sample and does what follows from it. Returns when the next one is due.
     fn step(&mut self) -> Duration {
         let Some(limit) = self.budget.limit() else { return FAR };
-        let caches: u64 = self.look_at_caches();
+        let (caches, beyond) = self.look_at_caches();
         let configured = self.caches.iter().map(|cache| cache.configured).sum();
         let mut resident = machine::resident_anonymous();
         if resident > limit / 16 * 15 && self.may_purge() {
             allocator::purge();
             resident = machine::resident_anonymous();
         }
-        self.budget.observe(Sample { resident, caches, caches_configured: configured });
+        self.budget.observe(Sample { resident, caches, beyond, caches_configured: configured });
         self.share_out(configured);
         if resident > limit / 2 { NEAR } else { FAR }
     }
 
-    /// Returns the bytes that the caches hold; what they hold beyond their size, like values that readers hold, is apart. Notes those that are new, and those that a user has given another size.
-    fn look_at_caches(&mut self) -> u64 {
+    /// Returns the bytes that the caches hold, up to their size and beyond it, like values that readers hold. Notes those that are new, and those that a user has given another size.
+    fn look_at_caches(&mut self) -> (u64, u64) {
         let number = |name: String| self.engine.parameter(&name)?.parse::<u64>().ok();
-        let mut used = 0;
+        let (mut within, mut beyond) = (0, 0);
         for engine in ENGINES {
             let Some(size) = number(format!("{engine}.cacheBytes")) else { continue };
-            used += number(format!("{engine}.cacheUsedBytes")).unwrap_or(size).min(size);
+            let used = number(format!("{engine}.cacheUsedBytes")).unwrap_or(size);
+            within += used.min(size);
+            beyond += used.saturating_sub(size);
             match self.caches.iter_mut().find(|cache| cache.engine == *engine) {
                 Some(cache) if cache.given == size => {}
                 Some(cache) => (cache.configured, cache.given) = (size, size),
                 None => self.caches.push(CacheSize { engine, configured: size, given: size }),
             }
         }
-        used
+        (within, beyond)
     }
 
     /// Gives each cache its part of what there is for all of them.

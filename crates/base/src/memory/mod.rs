@@ -91,8 +91,10 @@ impl Class {
 pub struct Sample {
     /// Anonymous memory that is resident.
     pub resident: u64,
-    /// The part of it in caches.
+    /// The part of it in caches, up to their size.
     pub caches: u64,
+    /// What caches hold beyond their size, like memtables with large rows.
+    pub beyond: u64,
     /// The configured size of the caches.
     pub caches_configured: u64,
 }
@@ -113,6 +115,10 @@ pub struct Budget {
     /// Wakes reservations when the caches have another size.
     caches_resized: (Mutex<()>, Condvar),
     resident: AtomicU64,
+    /// What caches held beyond their size at the last sample.
+    beyond: AtomicU64,
+    /// Number of samples.
+    samples: AtomicU64,
     /// Reservations that were not granted.
     refused: AtomicU64,
     /// More memory is resident than allowed. Statements then report what they have allocated...
@@ -141,6 +147,15 @@ const SAMPLES_PER_LIMIT: u64 = 32;
 /// Timeout of a reservation that waits for caches to shrink, which takes a few milliseconds.
 const SHRINK_PATIENCE: Duration = Duration::from_millis(50);
 
+/// Timeout of a reservation that waits for rows that caches hold beyond their size to be written.
+const WRITE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Caches may hold this much beyond their size: their sizes are rounded.
+const BEYOND_MAX: u64 = 2 << 20;
+
+/// Interval at which a waiting reservation has a sample taken.
+const SAMPLE_PAUSE: Duration = Duration::from_millis(2);
+
 /// Idle work may always keep this many bytes: on disk it would need buffers that are hardly smaller.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 
@@ -164,6 +179,8 @@ impl Budget {
             caches_given: AtomicU64::new(0),
             caches_resized: (Mutex::new(()), Condvar::new()),
             resident: AtomicU64::new(0),
+            beyond: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             exceeded: AtomicBool::new(false),
             largest: AtomicU64::new(0),
@@ -204,6 +221,8 @@ impl Budget {
     pub fn observe(&self, sample: Sample) {
         self.set_caches(sample.caches_configured);
         self.resident.store(sample.resident, Ordering::Relaxed);
+        self.beyond.store(sample.beyond, Ordering::Relaxed);
+        self.samples.fetch_add(1, Ordering::Release);
         let reserved = self.reserved.load(Ordering::Relaxed);
         self.sampled.store(reserved, Ordering::Relaxed);
         let accounted = sample.caches + reserved;
@@ -359,6 +378,23 @@ impl Budget {
     fn caches_are_in_the_way(&self) -> bool {
         let rounding = self.caches_configured.load(Ordering::Relaxed) / 16;
         self.caches_given.load(Ordering::Relaxed) > self.caches_max() + rounding
+    }
+
+    /// Waits until the caches are within their size, while `may_wait` and for [`WRITE_PATIENCE`] at most: an engine first writes what it holds
+    /// beyond that. Without it, large writes one after the other would use memory that the rows of those before still have.
+    fn wait_for_rows_beyond(&self, may_wait: impl Fn() -> bool) {
+        let Some(reclaim) = self.reclaim.get() else { return };
+        let (begun, before) = (Instant::now(), self.samples.load(Ordering::Acquire));
+        loop {
+            // the first of two may have begun earlier
+            let is_known = self.samples.load(Ordering::Acquire).wrapping_sub(before) >= 2;
+            let is_within = is_known && self.beyond.load(Ordering::Relaxed) <= BEYOND_MAX;
+            if is_within || begun.elapsed() >= WRITE_PATIENCE || !may_wait() {
+                return;
+            }
+            reclaim();
+            std::thread::sleep(SAMPLE_PAUSE);
+        }
     }
 
     /// Takes `bytes` if nothing is reserved but the caller's own bytes.

@@ -61,7 +61,11 @@ impl Reservation {
     /// Like [`Reservation::wait_for_all`], but gives up when `may_wait` is false, which is asked every few milliseconds.
     pub fn wait_for_all_while(&mut self, bytes: usize, timeout: Duration, may_wait: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
-        while !self.try_cover_all(bytes) && !self.cover_alone(bytes) {
+        while !self.try_cover_all(bytes) {
+            if self.cover_alone(bytes) {
+                self.budget.wait_for_rows_beyond(may_wait);
+                return true;
+            }
             if begun.elapsed() >= timeout || !may_wait() {
                 return false;
             }

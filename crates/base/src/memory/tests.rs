@@ -97,6 +97,24 @@ fn a_reservation_waits_for_the_caches_to_shrink() {
 }
 
 #[test]
+fn a_reservation_alone_waits_until_rows_beyond_the_caches_are_written() {
+    static BUDGET: OnceLock<&'static Budget> = OnceLock::new();
+    static BEYOND_MIB: AtomicU64 = AtomicU64::new(40);
+    let budget = BUDGET.get_or_init(|| budget(256, 128));
+    budget.set_reclaim(|| {
+        let beyond = BEYOND_MIB.fetch_sub(10, Ordering::Relaxed) - 10;
+        BUDGET.get().unwrap().observe(Sample { beyond: beyond << 20, ..Sample::default() });
+    });
+    let mut write = budget.reservation(Class::Batch);
+    assert!(write.wait_for_all(300 * MIB, Duration::from_secs(60)));
+    assert_eq!(BEYOND_MIB.load(Ordering::Relaxed), 0);
+    // one that is to end does not wait
+    BEYOND_MIB.store(u64::MAX >> 20, Ordering::Relaxed);
+    write.shrink_to(0);
+    assert!(write.wait_for_all_while(300 * MIB, Duration::from_secs(60), || false));
+}
+
+#[test]
 fn caches_give_way_to_half_of_their_size() {
     let budget = budget(256, 128);
     assert_eq!(budget.caches_max(), 128 << 20);
@@ -123,7 +141,8 @@ fn caches_of_most_of_the_limit_leave_as_much_room_as_smaller_ones() {
 #[test]
 fn what_was_measured_apart_is_not_given_out_again() {
     let budget = budget(256, 100);
-    let sample = |resident: u64| Sample { resident: resident << 20, caches: 100 << 20, caches_configured: 100 << 20 };
+    let sample =
+        |resident: u64| Sample { resident: resident << 20, caches: 100 << 20, beyond: 0, caches_configured: 100 << 20 };
     budget.observe(sample(180));
     assert_eq!((budget.apart(), budget.room()), (80 << 20, (256 - 80 - 50) << 20));
     assert!(!budget.is_exceeded());

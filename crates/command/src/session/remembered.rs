@@ -47,7 +47,7 @@ pub(crate) fn statement(call: &mut Call<'_>) -> Result<()> {
         }
         Some(done) => {
             let executed = read(done).ok_or_else(|| Error::bad_value("done is no outcome of an update"))?;
-            call.scope().write(|txn| statements.record(txn, &[(statement, executed.clone())]))?;
+            call.scope().write(|txn| statements.record(txn, &[(statement, &executed)]))?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@
 //! | 2, number deleted (8 bytes, little-endian) | delete |
 //! | 3, a document, see [`FIELDS`] | findAndModify |
 
-use arbor_bson::{Code, Doc, DocBuf, Limits, ValueRef, validate};
+use arbor_bson::{Code, Doc, DocBuf, Limits, ValueRef, Writer, validate};
 use arbor_protocol::arguments::Field;
 use arbor_query::{Error, Executed, FindAndModifyOutcome, Result, StatementJournal, StatementNumbers};
 use arbor_session::Journal;
@@ -16,6 +16,9 @@ use arbor_txn::Transaction;
 const UPDATED: u8 = 1;
 const DELETED: u8 = 2;
 const FOUND: u8 = 3;
+
+/// Bytes of a findAndModify besides its image, usually: there is one copy of a large one.
+const FOUND_BYTES_USUAL: usize = 128;
 
 /// Fields of the document of a findAndModify: number, whether the document existed before, `_id` of an upsert, image, and
 /// whether it is the post-image.
@@ -95,10 +98,8 @@ impl StatementJournal for Statements<'_> {
         answer.map(|bytes| decode(&bytes).ok_or_else(damaged)).transpose()
     }
 
-    fn record(&self, txn: &mut Transaction, executed: &[(i32, Executed)]) -> Result<()> {
-        let encode = |(statement, executed): &(i32, Executed)| (*statement, encode(executed, self.post_image));
-        let done: Vec<(i32, Vec<u8>)> = executed.iter().map(encode).collect();
-        let done = done.iter().map(|(statement, answer)| (*statement, &**answer));
+    fn record(&self, txn: &mut Transaction, executed: &[(i32, &Executed)]) -> Result<()> {
+        let done = executed.iter().map(|(statement, executed)| (*statement, encode(executed, self.post_image)));
         self.journal.record(txn, done).map_err(into_query)
     }
 }
@@ -129,15 +130,19 @@ fn encode(executed: &Executed, post_image: bool) -> Vec<u8> {
             out.extend(number.to_le_bytes());
         }
         Executed::FoundAndModified(outcome) => {
-            out.push(FOUND);
-            let mut doc = DocBuf::new().with("n", outcome.n as i64).with("e", outcome.updated_existing);
+            let image_bytes = outcome.value.as_ref().map_or(0, |image| image.as_bytes().len());
+            let mut doc = Writer::with_capacity(image_bytes + FOUND_BYTES_USUAL);
+            doc.append("n", (outcome.n as i64).into());
+            doc.append("e", outcome.updated_existing.into());
             if let Some(id) = &outcome.upserted {
-                doc.append("u", id);
+                doc.append("u", id.into());
             }
             if let Some(image) = &outcome.value {
-                doc.append("v", image).append("post", post_image);
+                doc.append("v", image.into());
+                doc.append("post", post_image.into());
             }
-            out.extend(doc.as_bytes());
+            out = doc.finish().into_bytes();
+            out.insert(0, FOUND);
         }
     }
     out

@@ -87,7 +87,8 @@ impl Run {
         let options = LogOptions { segment_bytes: 1500, commit_interval: Duration::MAX, ..LogOptions::default() };
         let log = Log::open(Arc::new(self.log.clone()), Path::new("/log"), options).map_err(Error::Log)?;
         // Every other run has transactions that are chains of records.
-        let record_bytes_max = if self.seed.is_multiple_of(2) { 16 << 20 } else { 100 };
+        let record_bytes_max =
+            if self.seed.is_multiple_of(2) { arbor_txn::Options::default().record_bytes_max } else { 100 };
         let options = arbor_txn::Options { record_bytes_max, ..arbor_txn::Options::default() };
         Ok((set.clone(), Transactions::open(log, set, options)?))
     }

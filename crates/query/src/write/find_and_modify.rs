@@ -32,7 +32,7 @@ pub fn find_and_modify(
     let shown = query.projection.take();
     let action = Action::parse(spec, &context)?;
     if let Some(executed) = scope.executed(0)? {
-        let Executed::FoundAndModified(outcome) = executed else { return Err(executed.is_no("findAndModify")) };
+        let outcome = executed.found_and_modified()?;
         scope.make_durable(spec.durability)?;
         return projected(*outcome, shown.as_ref(), &query.filter, None);
     }
@@ -53,15 +53,18 @@ pub fn find_and_modify(
         if !spec.tentative {
             effect.write(txn, collection)?;
         }
-        let outcome = effect.outcome(action.returns_new());
-        if !spec.tentative && scope.is_retryable() && outcome.n > 0 {
-            scope.record(txn, &[(0, Executed::FoundAndModified(Box::new(outcome.clone())))])?;
+        let outcome = Box::new(effect.outcome(action.returns_new()));
+        if spec.tentative || !scope.is_retryable() || outcome.n == 0 {
+            return Ok((outcome, metadata));
         }
-        Ok((outcome, metadata))
+        let executed = [(0, Executed::FoundAndModified(outcome))];
+        scope.record(txn, &executed)?;
+        let [(_, executed)] = executed;
+        Ok((executed.found_and_modified()?, metadata))
     };
     let executed = scope
         .write(modify)
-        .and_then(|(outcome, metadata)| projected(outcome, shown.as_ref(), &query.filter, metadata.as_deref()));
+        .and_then(|(outcome, metadata)| projected(*outcome, shown.as_ref(), &query.filter, metadata.as_deref()));
     let outcome = executed.map_err(|error| error.during("Plan executor error during findAndModify"))?;
     scope.make_durable(spec.durability)?;
     Ok(outcome)

@@ -32,7 +32,7 @@ use arbor_engine::{Engine, Op, Snapshot, TreeOptions};
 
 pub use table::{PendingLock, PreparedInfo, TransactionId};
 
-use crate::chain::{Assembler, PIECE_BYTES_MAX, Part};
+use crate::chain::{Assembler, Part};
 use crate::commit::CommitPath;
 use crate::conflict::Footprint;
 use crate::error::log_error;
@@ -228,7 +228,7 @@ impl CommitPath {
     fn special_request(&self, changes: Changes, snapshot: Position, special: Special) -> Result<Request> {
         let noted: usize = changes.notes.iter().map(|note| note.about.len() + 64).sum();
         let bytes = changes.ops.iter().map(Op::bytes).sum::<usize>() + noted + changes.logical.len();
-        let chained = bytes > self.options().record_bytes_max.min(PIECE_BYTES_MAX);
+        let chained = bytes > self.options().record_bytes_max;
         let mut request = Request::new(&**self.engine(), changes, snapshot, self.hasher(), bytes, chained)?;
         if self.options().compress_records {
             request.compress();

@@ -88,7 +88,7 @@ fn run(seed: u64) -> (usize, usize) {
         (Random::new(seed), FaultyDisk::new(), Arc::new(ModelEngine::with_updates(Arc::new(Sums))));
     let (history, known) = (vec![State::default()], BTreeSet::new());
     // Every other run has chains, of up to some ten links.
-    let record_bytes_max = if seed.is_multiple_of(2) { 16 << 20 } else { 100 };
+    let record_bytes_max = if seed.is_multiple_of(2) { Options::default().record_bytes_max } else { 100 };
     let (journaled, acknowledged, lost, unknown) = (0, 0, 0, 0);
     let mut run =
         Run { seed, record_bytes_max, random, disk, engine, history, journaled, acknowledged, known, lost, unknown };

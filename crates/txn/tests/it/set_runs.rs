@@ -62,7 +62,7 @@ struct Run {
 
 fn run(seed: u64) -> Coverage {
     let mut random = Random::new(seed);
-    let record_bytes_max = if random.chance(1, 2) { 16 << 20 } else { 120 };
+    let record_bytes_max = if random.chance(1, 2) { Options::default().record_bytes_max } else { 120 };
     let conflict_keys_max = if random.chance(1, 2) { 1 << 18 } else { 30 };
     // No log is trimmed: a member that needs more than there is would have to begin again.
     let options = Options { record_bytes_max, conflict_keys_max, history: Some(forever()), ..quick() };

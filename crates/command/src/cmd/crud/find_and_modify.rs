@@ -1,10 +1,11 @@
 //! `findAndModify`.
 
-use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_query::{Change, FindAndModifySpec};
+use arbor_base::memory::values;
+use arbor_bson::{Doc, DocBuf, ValueRef, Writer};
+use arbor_query::{Change, FindAndModifySpec, REPLY_COPIES};
 
 use crate::call::Call;
-use crate::cmd::shared::cursor_reply::collation;
+use crate::cmd::shared::cursor_reply::{REPLY_OVERHEAD, collation};
 use crate::{Error, Result};
 
 /// Sent by routers, which write the document where its shard key belongs.
@@ -26,8 +27,13 @@ pub(crate) fn run(call: &mut Call<'_>) -> Result<()> {
     if let Some(id) = &outcome.upserted {
         last.append("upserted", id);
     }
-    call.reply.append("lastErrorObject", &last);
-    call.reply.append("value", outcome.value.as_ref().map_or(ValueRef::Null, ValueRef::from));
+    let value_bytes = outcome.value.as_ref().map_or(0, |value| value.as_bytes().len());
+    let mut reply = Writer::with_capacity(value_bytes + REPLY_OVERHEAD);
+    reply.append("lastErrorObject", (&last).into());
+    reply.append("value", outcome.value.as_ref().map_or(ValueRef::Null, ValueRef::from));
+    call.reply = reply.finish();
+    call.reply_memory = values::take();
+    call.reply_memory.iter_mut().for_each(|memory| memory.shrink_to(REPLY_COPIES * value_bytes));
     Ok(())
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First
 
 /// Bytes of a reply outside its cursor: the outcome and the cluster times. Without this reserve a large reply would be copied
 /// into a buffer of twice its size.
-const REPLY_OVERHEAD: usize = 1024;
+pub(crate) const REPLY_OVERHEAD: usize = 1024;
 
 /// `cursor: { firstBatch | nextBatch, id, ns }`, of a change stream with its `postBatchResumeToken`.
 pub(crate) fn answer_batch(
