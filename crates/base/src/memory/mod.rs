@@ -7,7 +7,8 @@
 //! - *reserved*: what statements, batches, messages, replies, transactions and index builds hold. They reserve it here
 //!   before they allocate it, in steps of [`STEP_BYTES`]; what is smaller than one step is not accounted.
 //! - *caches*: those of the storage engines. They have what is not reserved: [`Budget::caches_max`] falls when
-//!   reservations grow, down to half of what the caches were configured to or five sixteenths of the limit, whichever is less, and rises
+//!   reservations grow, down to half of what the caches were configured to or five sixteenths of the limit, whichever is less (an eighth of the
+//!   limit for reservations beyond all room, of large documents), and rises
 //!   again behind them. A reservation of what caches were given waits until they are smaller, for a short time.
 //! - *apart*: everything else in the process: code, stacks, small allocations, allocator overhead. It is measured:
 //!   the sampler of resident memory passes it to [`Budget::observe`].
@@ -51,6 +52,9 @@ const APART_DECAY: u64 = 16;
 
 /// Caches may always have as many sixteenths of the limit, whatever is reserved; those that were configured to more than twice that give way further.
 const CACHES_MIN_16THS: u64 = 5;
+
+/// Caches have at least one part in this many of the limit, more than a memtable, whatever is reserved beyond the room.
+const CACHES_LEAST_PART: u64 = 8;
 
 /// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,13 +263,15 @@ impl Budget {
         is_largest && self.stop_from.compare_exchange(from, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Returns what all caches together may hold now: the rest of the limit, at most their configured size and at least
-    /// half of that, or five sixteenths of the limit.
+    /// Returns what all caches together may hold now: the rest of the limit, at most their configured size. At least they have half of that,
+    /// or five sixteenths of the limit, and an eighth while more is reserved than there is room for.
     pub fn caches_max(&self) -> u64 {
         let configured = self.caches_configured.load(Ordering::Relaxed);
         let Some(limit) = self.limit() else { return configured };
-        let taken = self.apart.load(Ordering::Relaxed) + self.reserved.load(Ordering::Relaxed);
-        limit.saturating_sub(taken).clamp(self.caches_min.load(Ordering::Relaxed), configured)
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let usual = self.caches_min.load(Ordering::Relaxed);
+        let least = if reserved > self.room_max() { usual.min(limit / CACHES_LEAST_PART) } else { usual };
+        limit.saturating_sub(self.apart.load(Ordering::Relaxed) + reserved).clamp(least, configured)
     }
 
     /// Resident memory at the last sample.

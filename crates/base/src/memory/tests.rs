@@ -123,8 +123,10 @@ fn caches_give_way_to_half_of_their_size() {
     assert_eq!(budget.caches_max(), 128 << 20, "there is still room");
     sort.cover(150 * MIB);
     assert_eq!(budget.caches_max(), (256 - 150 - 24) << 20);
-    sort.cover(200 * MIB);
+    sort.cover(168 * MIB);
     assert_eq!(budget.caches_max(), 64 << 20);
+    sort.cover(200 * MIB);
+    assert_eq!(budget.caches_max(), 32 << 20, "no room, and more is reserved all the same");
     sort.shrink_to(0);
     assert_eq!(budget.caches_max(), 128 << 20);
 }
@@ -134,7 +136,7 @@ fn caches_of_most_of_the_limit_leave_as_much_room_as_smaller_ones() {
     let (small, large) = (budget(256, 160), budget(256, 232));
     assert_eq!((large.room(), large.caches_max()), (small.room(), 232 << 20));
     let mut sort = large.reservation(Class::Statement);
-    sort.cover(200 * MIB);
+    sort.cover(152 * MIB);
     assert_eq!(large.caches_max(), 80 << 20);
 }
 

@@ -81,10 +81,9 @@ pub fn must_wait(bytes: usize) -> bool {
 }
 
 impl Statement {
-    /// Returns what a value takes; what is more than there can be waits for all others.
+    /// Returns the memory for a value. More than there can be waits for all others.
     fn needed(&self, bytes: usize) -> usize {
-        let needed = self.copies.saturating_mul(bytes);
-        usize::try_from(self.reservation.budget().room_max()).map_or(needed, |most| needed.min(most))
+        self.copies.saturating_mul(bytes)
     }
 
     fn lacks(&self, bytes: usize) -> bool {
@@ -167,7 +166,7 @@ mod tests {
         let budget = budget();
         read_in(budget, || {
             before_value(80 * MIB);
-            assert_eq!(budget.reserved(), 100 * MIB as u64);
+            assert_eq!(budget.reserved(), 240 * MIB as u64);
         });
         let mut other = budget.reservation(Class::Reply);
         other.cover(MIB);
