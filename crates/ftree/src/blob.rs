@@ -14,12 +14,17 @@ use std::sync::Arc;
 
 use arbor_base::paranoid;
 use arbor_disk::Buffer;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::counters::Counter;
 use crate::io::Io;
 use crate::space::{Extent, UNIT};
 use crate::table::{corrupt_at, located};
 use crate::{Codec, Error, Result, codec};
+
+/// Values are written in pieces of this size: each is copied for the write.
+const PIECE_BYTES: usize = 1 << 20;
+const _: () = assert!(PIECE_BYTES.is_multiple_of(UNIT as usize));
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobPointer {
@@ -65,30 +70,62 @@ pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, A
     if value.len() > codec::RAW_BYTES_MAX {
         return Err(Error::Other(format!("a value of {} bytes is too large", value.len())));
     }
-    let mut stored = Vec::new();
-    codec::compress(codec, value, &mut stored);
-    let bytes = stored.len();
-    let _charge = io.cache.charge(stored.capacity() as u64);
-    let checksum = xxhash_rust::xxh3::xxh3_64(&stored);
-    stored.resize(bytes.next_multiple_of(UNIT as usize), 0);
-    let extent = io.space.allocate(stored.len() as u64)?;
-    assert!(extent.bytes() == stored.len() as u64, "the value fills its extent, so that no older bytes are in it");
-    io.file.write(extent.offset(), &stored)?;
-    io.counters.add(Counter::BlobBytesWritten, stored.len() as u64);
+    let mut compressed = Vec::new();
+    let stored: [&[u8]; 2] = match codec::is_incompressible(codec, value) {
+        true => [codec::RAW_HEAD, value],
+        false => {
+            codec::compress(codec, value, &mut compressed);
+            [&[], &compressed]
+        }
+    };
+    let _charge = io.cache.charge(compressed.capacity() as u64);
+    let bytes: usize = stored.iter().map(|part| part.len()).sum();
+    let extent = io.space.allocate(bytes.next_multiple_of(UNIT as usize) as u64)?;
+    let checksum = write_stored(io, &extent, &stored)?;
     let pointer = BlobPointer { offset: extent.offset(), bytes: bytes as u32, raw_bytes: value.len() as u32, checksum };
     paranoid!(BlobPointer::decode(&pointer.encode()) == Some(pointer), "a pointer is read as it was written");
     Ok((pointer, Arc::new(extent)))
+}
+
+/// Fills an extent with the parts of a stored value and zeros, without a copy of all of it. Returns the checksum of the parts.
+fn write_stored(io: &Io, extent: &Extent, parts: &[&[u8]]) -> Result<u64> {
+    let mut checksum = Xxh3Default::new();
+    let mut piece = Vec::with_capacity(PIECE_BYTES.min(extent.bytes() as usize));
+    let mut offset = extent.offset();
+    let mut write = |piece: &[u8]| {
+        let written = io.file.write(offset, piece);
+        offset += piece.len() as u64;
+        written
+    };
+    for mut rest in parts.iter().copied() {
+        checksum.update(rest);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(PIECE_BYTES - piece.len()));
+            piece.extend_from_slice(now);
+            rest = later;
+            if piece.len() == PIECE_BYTES {
+                write(&piece)?;
+                piece.clear();
+            }
+        }
+    }
+    piece.resize(piece.len().next_multiple_of(UNIT as usize), 0);
+    if !piece.is_empty() {
+        write(&piece)?;
+    }
+    assert_eq!(offset, extent.offset() + extent.bytes(), "the value fills its extent: no older bytes are in it");
+    io.counters.add(Counter::BlobBytesWritten, extent.bytes());
+    Ok(checksum.digest())
 }
 
 /// Writes a value as it is stored to free space before where it is. `None`: there is none. Requires: someone holds the blob's extent.
 pub fn move_down(io: &Io, pointer: &BlobPointer) -> Result<Option<(BlobPointer, Arc<Extent>)>> {
     let Some(extent) = io.space.allocate_below(pointer.bytes.into(), pointer.offset) else { return Ok(None) };
     assert!(extent.offset() < pointer.offset, "{extent:?} is before {}", pointer.offset);
-    let mut stored = Vec::from(read_stored(io, pointer)?);
-    stored.resize(extent.bytes() as usize, 0);
-    let _charge = io.cache.charge(stored.capacity() as u64);
-    io.file.write(extent.offset(), &stored)?;
-    io.counters.add(Counter::BlobBytesWritten, stored.len() as u64);
+    let stored = read_stored(io, pointer)?;
+    let _charge = io.cache.charge(stored.len() as u64);
+    let checksum = write_stored(io, &extent, &[&stored])?;
+    assert_eq!(checksum, pointer.checksum, "a value moves as it is stored");
     Ok(Some((BlobPointer { offset: extent.offset(), ..*pointer }, Arc::new(extent))))
 }
 

@@ -50,6 +50,26 @@ const SAVED_PARTS: usize = 5;
 /// of 8 KB pays (docs/performance.md, "Direct I/O, most of the memory, and no coder").
 const AUTO_SAVED_PARTS: usize = 3;
 
+/// The bytes before the raw ones in a stored piece that is not compressed.
+pub const RAW_HEAD: &[u8] = &[TAG_NONE];
+
+/// A longer value is sampled before it is compressed, for which its reader and its writer need memory.
+const SAMPLED_BYTES_MIN: usize = 1 << 20;
+const SAMPLES: usize = 4;
+const SAMPLE_BYTES: usize = 16 << 10;
+
+/// Returns true if parts of a long value do not shrink, so that it is to be stored as it is.
+pub fn is_incompressible(codec: Codec, raw: &[u8]) -> bool {
+    if raw.len() < SAMPLED_BYTES_MIN {
+        return false;
+    }
+    let parts = raw.chunks(raw.len().div_ceil(SAMPLES));
+    let sample: Vec<u8> = parts.flat_map(|part| part.iter().take(SAMPLE_BYTES)).copied().collect();
+    let mut stored = Vec::new();
+    compress(codec, &sample, &mut stored);
+    is_raw(&stored)
+}
+
 /// Returns true if a stored piece is not compressed.
 pub fn is_raw(stored: &[u8]) -> bool {
     stored.first() == Some(&TAG_NONE)

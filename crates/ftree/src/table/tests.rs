@@ -173,6 +173,26 @@ fn blobs_are_held_by_every_table_that_points_to_them() {
 }
 
 #[test]
+fn large_values_that_do_not_shrink_are_stored_as_they_are() {
+    let io = Io::scratch(1 << 24);
+    let noise = |bytes: usize| -> Vec<u8> {
+        (0..bytes as u64).map(|at| (xxhash_rust::xxh3::xxh3_64(&at.to_le_bytes()) & 0xff) as u8).collect()
+    };
+    const MIB: usize = 1 << 20;
+    let repeated = vec![b'r'; 3 * MIB];
+    let half = [noise(2 * MIB), repeated.clone()].concat();
+    for (value, is_raw) in
+        [(noise(MIB - 1), true), (noise(MIB), true), (noise(3 * MIB + 5), true), (repeated, false), (half, false)]
+    {
+        let (pointer, extent) = blob::write(&io, &value).unwrap();
+        let place = format!("{} bytes", value.len());
+        assert_eq!(pointer.bytes as usize == value.len() + 1, is_raw, "{place}");
+        assert!(blob::read(&io, &pointer).unwrap() == value, "{place}");
+        assert!(extent.bytes() - u64::from(pointer.bytes) < crate::space::UNIT, "{place}");
+    }
+}
+
+#[test]
 fn a_large_value_moves_to_free_space_before_it() {
     let io = Io::scratch(1 << 24);
     let value = vec![5; 9000];
