@@ -31,8 +31,9 @@ SHORT_SHARE_S = 30
 SHORT_LIMIT_MIB = 128
 SHORT_ROWS = 12_000
 EXCEEDED_MEMORY_LIMIT = 146
-# What a client may be refused with: the codes for memory, that of $graphLookup too, and its own time limit.
-REFUSALS = (EXCEEDED_MEMORY_LIMIT, 292, 40099, 50)
+TEMPORARILY_UNAVAILABLE = 365
+# What a client may be refused with: the codes for memory, that of $graphLookup too, that of a full cache, and its own time limit.
+REFUSALS = (EXCEEDED_MEMORY_LIMIT, 292, 40099, TEMPORARILY_UNAVAILABLE, 50)
 
 
 def anonymous_mib(pid):

@@ -104,6 +104,7 @@ impl From<arbor_txn::Error> for Error {
                 "readConcern atClusterTime value must not be greater than the current clusterTime",
             ),
             E::CorruptRecord { .. } | E::LogGap { .. } => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
+            E::Engine(arbor_engine::Error::CacheFull { .. }) => Error::new(Code::TEMPORARILY_UNAVAILABLE, text),
             E::Engine(arbor_engine::Error::Corrupt { .. }) => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::InvalidOption { .. }) => Error::new(Code::INVALID_OPTIONS, text),
             E::Engine(arbor_engine::Error::Unavailable { tree, .. }) => {

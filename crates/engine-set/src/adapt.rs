@@ -276,12 +276,23 @@ impl Rows {
     ) -> Result<Option<Vec<u8>>> {
         let snapshot = match self.snapshots.entry(name) {
             hashbrown::hash_map::Entry::Occupied(known) => known.into_mut(),
-            hashbrown::hash_map::Entry::Vacant(new) => new.insert(engine.snapshot()?),
+            hashbrown::hash_map::Entry::Vacant(new) => new.insert(when_there_is_room(|| engine.snapshot())?),
         };
-        match snapshot.get(tree, key) {
+        match when_there_is_room(|| snapshot.get(tree, key)) {
             Ok(row) => Ok(row.map(Cow::into_owned)),
             Err(Error::UnknownTree(_)) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// Reads for a group that is in the log, so that a full cache must not refuse it.
+fn when_there_is_room<T>(read: impl Fn() -> Result<T>) -> Result<T> {
+    loop {
+        // ends: a read that fails holds nothing of the cache
+        match read() {
+            Err(Error::CacheFull { .. }) => {}
+            outcome => return outcome,
         }
     }
 }

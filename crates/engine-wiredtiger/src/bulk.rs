@@ -17,7 +17,7 @@ use crate::writer::WriterState;
 type RowSource<'r> = &'r mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
 pub(crate) fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
-    let mut session = core.connection.session()?;
+    let mut session = core.connection.service_session()?;
     let (table, cursor) = begin(core, &mut session, tree)?;
     let filled = fill(&mut session, cursor, table, rows, core);
     let loaded = filled.and_then(|loaded| {

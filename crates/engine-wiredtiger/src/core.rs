@@ -80,7 +80,7 @@ impl Counters {
 
 impl Core {
     pub(crate) fn new(connection: &Arc<Connection>, options: WiredTigerOptions) -> Result<Core> {
-        let (mut session, mut tables_session) = (connection.session()?, connection.session()?);
+        let (mut session, mut tables_session) = (connection.session()?, connection.service_session()?);
         let existing = tables_session.tables()?;
         if !existing.contains(&CATALOGUE) {
             tables_session.create(CATALOGUE, &options.create_config(&TreeOptions::default())?)?;
@@ -117,7 +117,7 @@ impl Core {
             unstable_bytes: AtomicU64::new(0),
             barrier: BarrierSlot::default(),
             stable: Mutex::new(Stable { generation: state.generation, position: state.applied }),
-            flushing: Mutex::new(connection.session()?),
+            flushing: Mutex::new(connection.service_session()?),
             applied: AtomicU64::new(state.applied.0),
             durable: AtomicU64::new(state.applied.0),
             flushed_generation: AtomicU64::new(state.generation),

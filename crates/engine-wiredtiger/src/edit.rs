@@ -174,9 +174,9 @@ impl Core {
         Ok(Outcome { state, trees, dropped, tables })
     }
 
-    /// Classifies a failed change: no space, or the end of writing.
+    /// Classifies a failed change: no space or no room, or the end of writing.
     pub(crate) fn judge(&self, writer: &mut WriterState, error: Error) -> Error {
-        if !matches!(error, Error::OutOfSpace { .. }) {
+        if !matches!(error, Error::OutOfSpace { .. } | Error::CacheFull { .. }) {
             writer.poisoned.get_or_insert_with(|| error.to_string());
         }
         error
@@ -195,6 +195,7 @@ pub(crate) enum Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         match error {
+            Error::CacheFull { .. } => Failed::RolledBack(error),
             Error::UnknownTree(_) | Error::InvalidOption { .. } | Error::Other(_) => Failed::Refused(error),
             error => Failed::Broken(error),
         }

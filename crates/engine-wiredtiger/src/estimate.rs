@@ -48,11 +48,17 @@ impl Samples {
 
 fn take(session: &mut Session, table: Table) -> Called<Vec<Vec<u8>>> {
     let mut cursor = session.samples(table, SAMPLE_KEYS)?;
+    let keys = sampled(session, &mut cursor);
+    cursor.close(session)?;
+    keys
+}
+
+/// Returns sampled keys in order.
+fn sampled(session: &mut Session, cursor: &mut RowCursor) -> Called<Vec<Vec<u8>>> {
     let mut keys = Vec::with_capacity(SAMPLE_KEYS);
     while keys.len() < SAMPLE_KEYS && cursor.sample(session)? {
         keys.push(cursor.key().to_vec());
     }
-    cursor.close(session)?;
     keys.sort();
     Ok(keys)
 }

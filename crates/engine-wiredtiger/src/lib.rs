@@ -11,6 +11,7 @@
 //! - `records`: the catalogue: which table holds which tree, and the position
 //! - `published`: which state a snapshot shows, and which snapshots are held
 //! - `pool`, `snapshot`, `cursor`, `estimate`: reading
+//! - `room`: reads that find the cache full
 //! - `bulk`: filling a tree
 //! - `checkpoint`: what survives a crash, the log's barrier, the stable generation
 //! - `pacer`, `pace`: the thread that moves the stable generation on
@@ -28,6 +29,8 @@
 //!   When a transaction is rolled back again and again because of them, the cache grows until they are gone: what the log has
 //!   must be applied. Past states, which are held only in case that they are requested, and the views of cursors that wait for
 //!   their clients are given up long before (`Capabilities::held_snapshot_bytes_max`).
+//! - What fills the cache may be pages of calls that wait for room in it. So no call waits longer than a second: reads are made again
+//!   (`room.rs`), transactions of the writer too (`edit.rs`), and a cursor keeps no page of a large row (`cursor.rs`).
 //! - A block with a wrong checksum ends WiredTiger (it panics, in its word): the call returns the error that names the
 //!   file, and every later one that the engine is poisoned, until the process is started again. No damage that the tests
 //!   found ends the process or prints anything.
@@ -56,6 +59,7 @@ mod published;
 mod raw;
 mod reading;
 mod records;
+mod room;
 mod snapshot;
 mod statistics;
 mod sweep;

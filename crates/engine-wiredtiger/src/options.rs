@@ -15,6 +15,9 @@ pub(crate) const EXTENSIONS: &[&str] = &["snappy", "zlib"];
 /// Smallest cache. A batch with larger rows gets more for as long as it is applied (`edit.rs`).
 pub(crate) const CACHE_BYTES_MIN: u64 = 32 << 20;
 
+/// Maximum wait of one call for room in the cache. Without one, calls whose pages fill the cache would wait for each other without end.
+const CACHE_WAIT_MS_MAX: u64 = 1000;
+
 /// As MongoDB has it.
 const EVICTION_THREADS_MAX: u64 = 4;
 const CACHE_BYTES_PER_EVICTION_THREAD: u64 = 128 << 20;
@@ -84,7 +87,8 @@ impl WiredTigerOptions {
         format!(
             "create,config_base=false,use_environment=false,session_max=20000,session_scratch_max=128KB,log=(enabled=false),checkpoint=(wait=0),\
              statistics=(fast),eviction=(threads_min=1,threads_max={}),eviction_dirty_trigger={},eviction_dirty_target={},\
-             file_manager=(close_idle_time=600,close_scan_interval=10,close_handle_minimum=250),cache_size={},{}",
+             file_manager=(close_idle_time=600,close_scan_interval=10,close_handle_minimum=250),\
+             cache_max_wait_ms={CACHE_WAIT_MS_MAX},cache_size={},{}",
             self.eviction_threads(),
             self.dirty_trigger(),
             self.dirty_trigger() / 2,

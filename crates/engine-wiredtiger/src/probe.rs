@@ -21,7 +21,7 @@ impl Core {
         if passed.contains(&config) {
             return Ok(());
         }
-        let mut session = self.connection.session()?;
+        let mut session = self.connection.service_session()?;
         let made = session.try_create(PROBE, &config)?;
         if let Err(reason) = made {
             let name = options.settings.last().map_or("wiredTiger.collectionConfigString", |(name, _)| name);

@@ -3,17 +3,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use arbor_base::memory::values;
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursor::WiredTigerCursor;
-use crate::estimate;
 use crate::pool::PooledSession;
 use crate::published::Tables;
 use crate::raw::{Session, Table};
 use crate::reading::Reading;
 use crate::records::{self, State};
+use crate::{estimate, room};
 
 /// Keeps the database open, so it may outlive the engine.
 pub(crate) struct WiredTigerSnapshot {
@@ -28,7 +29,7 @@ pub(crate) struct WiredTigerSnapshot {
 impl WiredTigerSnapshot {
     pub(crate) fn new(reading: &Arc<Reading>) -> Result<WiredTigerSnapshot> {
         let held = reading.published.hold();
-        let begun = reading.pool.take().and_then(|pooled| begin(reading, pooled));
+        let begun = room::patiently(|| begin(reading, reading.pool.take()?));
         match begun {
             Ok((pooled, position, tables)) => {
                 let session = Mutex::new(Some(pooled));
@@ -46,6 +47,10 @@ impl WiredTigerSnapshot {
         Locked(self.session.lock())
     }
 
+    fn read<T>(&self, table: Table, key: &[u8], take: impl Fn(&[u8]) -> T) -> Result<Option<T>> {
+        room::patiently(|| Ok(self.lock().session().read(table, key, &take)?))
+    }
+
     fn table(&self, tree: TreeId) -> Result<Table> {
         self.tables.get(&tree).copied().ok_or(Error::UnknownTree(tree))
     }
@@ -53,8 +58,8 @@ impl WiredTigerSnapshot {
 
 fn begin(reading: &Reading, mut pooled: PooledSession) -> Result<(PooledSession, Position, Tables)> {
     let session = &mut pooled.session;
-    session.begin()?;
-    let shown = records::state(session).and_then(|state| {
+    let state = session.begin().map_err(Error::from).and_then(|()| records::state(session));
+    let shown = state.and_then(|state| {
         let State { applied, shape, .. } = state.unwrap_or_default();
         let tables = reading.published.tables(shape);
         let unknown =
@@ -98,20 +103,34 @@ impl Snapshot for WiredTigerSnapshot {
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         let table = self.table(tree)?;
-        Ok(self.lock().session().get(table, key)?.map(Cow::Owned))
+        let row = self.read(table, key, |value| match values::must_wait(value.len()) {
+            true => Err(value.len()),
+            false => Ok(value.to_vec()),
+        })?;
+        let row = match row {
+            Some(Err(bytes)) => {
+                values::before_value(bytes);
+                self.read(table, key, <[u8]>::to_vec)?
+            }
+            Some(Ok(value)) => Some(value),
+            None => None,
+        };
+        Ok(row.map(Cow::Owned))
     }
 
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
         let table = self.table(tree)?;
-        let rows = self.lock().session().rows(table)?;
+        let rows = room::patiently(|| Ok(self.lock().session().rows(table)?))?;
         Ok(Box::new(WiredTigerCursor::new(self, rows)))
     }
 
     fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
         self.table(tree)?;
-        let mut locked = self.lock();
-        let session = locked.session();
-        let record = records::tree(session, tree)?.ok_or(Error::UnknownTree(tree))?;
-        Ok(estimate::of_range(&self.reading.samples, session, &record, from, to)?)
+        room::patiently(|| {
+            let mut locked = self.lock();
+            let session = locked.session();
+            let record = records::tree(session, tree)?.ok_or(Error::UnknownTree(tree))?;
+            Ok(estimate::of_range(&self.reading.samples, session, &record, from, to)?)
+        })
     }
 }

@@ -34,7 +34,7 @@ impl Core {
             ("background errors", load(&self.counters.background_errors)),
             ("errors reported", self.connection.errors()),
         ];
-        let counters = self.connection.session()?.statistics(None)?;
+        let counters = self.connection.service_session()?.statistics(None)?;
         let cache_bytes = cache_bytes_of(&counters);
         Ok(EngineStats {
             disk_bytes: directory::disk_bytes(self.connection.dir())?,
@@ -46,12 +46,12 @@ impl Core {
 
     /// Bytes in the cache, which may be more than its size.
     pub(crate) fn cache_used_bytes(&self) -> Result<u64> {
-        Ok(cache_bytes_of(&self.connection.session()?.statistics(None)?))
+        Ok(cache_bytes_of(&self.connection.service_session()?.statistics(None)?))
     }
 
     pub(crate) fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         let record = self.lock_writer().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
-        let statistics = self.connection.session()?.statistics(Some(record.table))?;
+        let statistics = self.connection.service_session()?.statistics(Some(record.table))?;
         let free_bytes = statistics.iter().find(|(name, _)| *name == FREE_BYTES).map_or(0, |(_, bytes)| *bytes);
         let disk_bytes = self.file_bytes(record.table);
         Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes })

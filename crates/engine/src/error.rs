@@ -15,6 +15,9 @@ pub enum Error {
     /// Stored bytes do not agree with their checksum or structure. Only the operations that need them fail.
     #[error("corrupt data in {place}: {context}")]
     Corrupt { place: String, context: String },
+    /// The engine's cache is full of what others read and write, and stayed so. The same call may succeed later.
+    #[error("no room in the cache of the storage engine: {context}")]
+    CacheFull { context: String },
     #[error("unknown tree {0}")]
     UnknownTree(TreeId),
     #[error("invalid option {name}: {reason}")]

@@ -29,6 +29,7 @@ const LOST_RACE: &[Code] = &[
     Code::PREPARED_TRANSACTION_IN_PROGRESS,
     Code::SNAPSHOT_TOO_OLD,
     Code::MIGRATION_CONFLICT,
+    Code::TEMPORARILY_UNAVAILABLE,
 ];
 
 /// The labels of an error of a command with this body.

@@ -74,6 +74,13 @@ pub fn before_value(bytes: usize) {
     }
 }
 
+/// Returns false if the statement of this thread is to end. Other work may wait.
+pub fn may_wait() -> bool {
+    // not borrowed while it is called
+    let may_wait = STATEMENT.with_borrow(|statement| statement.as_ref().map(|it| it.may_wait));
+    may_wait.is_none_or(|may_wait| may_wait())
+}
+
 /// Returns true if [`before_value`] would reserve memory, for which it may wait.
 #[inline]
 pub fn must_wait(bytes: usize) -> bool {

@@ -1,6 +1,6 @@
 //! The database: opening, configuration, timestamps.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
@@ -43,9 +43,18 @@ impl Connection {
         &self.dir
     }
 
+    /// Returns a session for transactions. Its calls wait for a time while the cache is full, then fail with a rollback.
     pub(crate) fn session(self: &Arc<Connection>) -> Result<Session> {
+        self.open_session(c"isolation=snapshot")
+    }
+
+    /// Returns a session for what takes little of the cache and must not fail for want of it: checkpoints, tables, statistics.
+    pub(crate) fn service_session(self: &Arc<Connection>) -> Result<Session> {
+        self.open_session(c"isolation=snapshot,ignore_cache_size=true")
+    }
+
+    fn open_session(self: &Arc<Connection>, config: &CStr) -> Result<Session> {
         let mut session = ptr::null_mut();
-        let config = c"isolation=snapshot";
         // SAFETY: R1, R2.
         let code = unsafe { call!(self.connection, open_session, ptr::null_mut(), config.as_ptr(), &mut session) };
         checked(&self.dir, "open a session", code)?;

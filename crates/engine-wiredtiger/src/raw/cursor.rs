@@ -55,6 +55,10 @@ impl RowCursor {
         RowCursor { cursor, on: false, key: nothing, value: nothing }
     }
 
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
     pub(super) fn pointer(&self) -> *mut ffi::WT_CURSOR {
         self.cursor
     }

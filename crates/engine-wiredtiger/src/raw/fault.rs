@@ -100,9 +100,7 @@ impl From<Fault> for Error {
         let context = format!("WiredTiger, {}: {}", fault.what, fault.text());
         match fault.code {
             ENOSPC | EDQUOT => Error::OutOfSpace { context },
-            ffi::WT_ROLLBACK | ffi::WT_CACHE_FULL => {
-                Error::Other(format!("{context}; its cache is full of what snapshots and transactions hold"))
-            }
+            ffi::WT_ROLLBACK | ffi::WT_CACHE_FULL => Error::CacheFull { context },
             ENOENT => Error::Corrupt { place: place_in(&fault.dir, &context), context },
             code if code < 0 && fault.is_corruption() => {
                 Error::Corrupt { place: place_in(&fault.dir, &context), context }

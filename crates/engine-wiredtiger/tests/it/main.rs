@@ -3,3 +3,4 @@
 mod contract;
 mod damage;
 mod directory;
+mod large_rows;

@@ -37,6 +37,7 @@ pub(crate) fn is_fatal(error: &Error) -> bool {
             | Code::NOT_WRITABLE_PRIMARY
             | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE
             | Code::WRITE_CONFLICT
+            | Code::TEMPORARILY_UNAVAILABLE
             | Code::SNAPSHOT_UNAVAILABLE
             | Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION
     )
