@@ -253,11 +253,11 @@ impl Connection<'_> {
     async fn answer(&mut self, mut exchange: Box<Exchange>, frame_bytes: usize) -> Result<(Box<Exchange>, bool), ()> {
         self.shared.metrics.requests.add(1);
         self.shared.metrics.bytes_in.add(frame_bytes as u64);
-        let mut turn = Turn::Frame { frame_bytes };
+        let mut turn = Turn::Frame { frame_bytes, message_bytes: self.message.bytes() };
         loop {
             let (back, mut after) = run(self.shared, exchange, turn).await.ok_or(())?;
             exchange = back;
-            if let Turn::Frame { frame_bytes } = turn {
+            if let Turn::Frame { frame_bytes, .. } = turn {
                 exchange.input.consume(frame_bytes);
                 self.message.shrink_to(exchange.input.reserved_bytes());
             }

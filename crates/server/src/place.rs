@@ -16,6 +16,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arbor_base::memory::values;
 use arbor_base::{Prefetch, aside};
 
 use crate::connection::Shared;
@@ -32,7 +33,11 @@ pub(crate) struct Exchange {
 /// Next turn of a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Turn {
-    Frame { frame_bytes: usize },
+    /// `message_bytes`: what is reserved for it.
+    Frame {
+        frame_bytes: usize,
+        message_bytes: usize,
+    },
     More,
 }
 
@@ -43,7 +48,7 @@ pub(crate) async fn run(
     turn: Turn,
 ) -> Option<(Box<Exchange>, After)> {
     let place = match turn {
-        Turn::Frame { frame_bytes } => exchange.session.place(exchange.input.frame(frame_bytes)),
+        Turn::Frame { frame_bytes, .. } => exchange.session.place(exchange.input.frame(frame_bytes)),
         Turn::More => exchange.session.place_of_more(),
     };
     if place == Place::Inline && !shared.waits.is_away() {
@@ -82,7 +87,7 @@ pub(crate) async fn run(
 
 /// Has what a request would wait for read into memory while the worker runs other connections. Returns false where that is unknown.
 async fn read_first(shared: &Shared, exchange: &mut Exchange, turn: Turn) -> bool {
-    let (true, Turn::Frame { frame_bytes }) = (shared.has_reads, turn) else { return false };
+    let (true, Turn::Frame { frame_bytes, .. }) = (shared.has_reads, turn) else { return false };
     let Exchange { session, input, .. } = exchange;
     let done = match session.prefetch(input.frame(frame_bytes)) {
         Prefetch::Unknown => return false,
@@ -137,11 +142,12 @@ impl Exchange {
     fn take(&mut self, shared: &Shared, turn: Turn) -> After {
         let Exchange { session, input, reply } = self;
         let frame = match turn {
-            Turn::Frame { frame_bytes } => input.frame(frame_bytes),
+            Turn::Frame { frame_bytes, .. } => input.frame(frame_bytes),
             Turn::More => &[],
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| match turn {
-            Turn::Frame { .. } => session.handle(frame, reply),
+            Turn::Frame { message_bytes: 0, .. } => session.handle(frame, reply),
+            Turn::Frame { message_bytes, .. } => values::for_message(message_bytes, || session.handle(frame, reply)),
             Turn::More => session.more(reply),
         }));
         outcome.unwrap_or_else(|payload| {

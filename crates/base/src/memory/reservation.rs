@@ -55,14 +55,21 @@ impl Reservation {
     /// Like [`Reservation::try_cover_all`], but blocks the thread until there is enough memory, or nothing else is reserved, at most for
     /// `timeout`.
     pub fn wait_for_all(&mut self, bytes: usize, timeout: Duration) -> bool {
-        self.wait_for_all_while(bytes, timeout, || true)
+        self.wait_for_all_while(bytes, 0, timeout, || true)
     }
 
-    /// Like [`Reservation::wait_for_all`], but gives up when `may_wait` is false, which is asked every few milliseconds.
-    pub fn wait_for_all_while(&mut self, bytes: usize, timeout: Duration, may_wait: impl Fn() -> bool) -> bool {
+    /// Like [`Reservation::wait_for_all`], but gives up when `may_wait` is false, which is asked every few milliseconds. `own`: bytes of other
+    /// reservations that are held until this wait has ended, like the one of the message that it is done for.
+    pub fn wait_for_all_while(
+        &mut self,
+        bytes: usize,
+        own: usize,
+        timeout: Duration,
+        may_wait: impl Fn() -> bool,
+    ) -> bool {
         let begun = Instant::now();
         while !self.try_cover_all(bytes) {
-            if self.cover_alone(bytes) {
+            if self.cover_alone(bytes, own) {
                 self.budget.wait_for_rows_beyond(may_wait);
                 return true;
             }
@@ -74,10 +81,10 @@ impl Reservation {
         true
     }
 
-    /// Grows to at least `bytes` if nothing else is reserved: waiting longer would not help.
-    fn cover_alone(&mut self, bytes: usize) -> bool {
+    /// Grows to at least `bytes` if nothing else is reserved but `own`: waiting longer would not help.
+    fn cover_alone(&mut self, bytes: usize, own: usize) -> bool {
         let requested = steps(bytes);
-        let is_alone = self.budget.take_alone(self.class, self.bytes as u64, (requested - self.bytes) as u64);
+        let is_alone = self.budget.take_alone(self.class, (self.bytes + own) as u64, (requested - self.bytes) as u64);
         if is_alone {
             self.bytes = requested;
         }

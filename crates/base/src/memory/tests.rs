@@ -111,7 +111,7 @@ fn a_reservation_alone_waits_until_rows_beyond_the_caches_are_written() {
     // one that is to end does not wait
     BEYOND_MIB.store(u64::MAX >> 20, Ordering::Relaxed);
     write.shrink_to(0);
-    assert!(write.wait_for_all_while(300 * MIB, Duration::from_secs(60), || false));
+    assert!(write.wait_for_all_while(300 * MIB, 0, Duration::from_secs(60), || false));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! A thread that waits here holds no other large reservation of its statement, so that two of them do not wait for each other: once a batch
 //! has taken the reservation ([`take`]), the statement's further values do not wait, and the batch ends at the first that it has no memory for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use super::{Budget, Class, Reservation};
@@ -31,12 +31,30 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Statement {
     reservation: Reservation,
     copies: usize,
+    /// Reserved for the message that the statement came with.
+    message: usize,
     may_wait: fn() -> bool,
     /// False once the reservation was taken, or a wait for it has timed out.
     waits: bool,
 }
 
-thread_local!(static STATEMENT: RefCell<Option<Statement>> = const { RefCell::new(None) });
+thread_local! {
+    static STATEMENT: RefCell<Option<Statement>> = const { RefCell::new(None) };
+    static MESSAGE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Does the work of a message, for which its connection has reserved this many bytes.
+pub fn for_message<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            MESSAGE.set(0);
+        }
+    }
+    MESSAGE.set(bytes);
+    let _end = End;
+    work()
+}
 
 /// Does the work of a statement, which has as many copies of a large value and waits for their memory while `may_wait`. Within another
 /// one's work, this is part of it.
@@ -54,6 +72,7 @@ pub fn for_statement<T>(budget: &'static Budget, copies: usize, may_wait: fn() -
         statement.get_or_insert_with(|| Statement {
             reservation: budget.reservation(Class::Batch),
             copies,
+            message: MESSAGE.get(),
             may_wait,
             waits: true,
         });
@@ -104,8 +123,8 @@ fn reserve(bytes: usize) {
     let Some(mut statement) = STATEMENT.take() else { return };
     let needed = statement.needed(bytes);
     statement.reservation.shrink_to(0);
-    let Statement { reservation, may_wait, waits, .. } = &mut statement;
-    *waits = aside::wait(|| reservation.wait_for_all_while(needed, PATIENCE, *may_wait));
+    let Statement { reservation, message, may_wait, waits, .. } = &mut statement;
+    *waits = aside::wait(|| reservation.wait_for_all_while(needed, *message, PATIENCE, *may_wait));
     STATEMENT.set(Some(statement));
 }
 
@@ -193,7 +212,23 @@ mod tests {
         // less room than was known when the reservation was asked for
         let mut own = budget.reservation(Class::Batch);
         budget.observe(super::super::Sample { resident: 60 * MIB as u64, ..Default::default() });
-        assert!(!own.try_cover_all(100 * MIB) && own.wait_for_all_while(100 * MIB, PATIENCE, || false));
+        assert!(!own.try_cover_all(100 * MIB) && own.wait_for_all_while(100 * MIB, 0, PATIENCE, || false));
+    }
+
+    #[test]
+    fn the_message_of_a_statement_is_not_in_its_way() {
+        let budget = budget();
+        let mut message = budget.reservation(Class::Message);
+        message.cover(46 * MIB);
+        let begun = Instant::now();
+        for_message(message.bytes(), || {
+            read_in(budget, || {
+                before_value(80 * MIB);
+                assert_eq!(budget.reserved(), (46 + 240) * MIB as u64);
+            });
+        });
+        assert!(begun.elapsed() < PATIENCE);
+        assert_eq!(MESSAGE.get(), 0);
     }
 
     #[test]
