@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 use arbor_log::Reader;
 
-use crate::chain::{self, Assembler, Part};
+use crate::chain::{self, Assembler, Link, Part};
 use crate::commit::CommitPath;
 use crate::error::log_error;
 use crate::record::Record;
 use crate::{Error, PositionReached, Result, Stamp};
+
+/// Records without a time (of checkpoints) and chains that are passed over in search of a record with a time.
+const EMPTY_RECORDS_MAX: u64 = 64;
 
 /// Reads forward. Its position may be trimmed away; then it fails with [`arbor_log::Error::Trimmed`].
 pub struct History {
@@ -131,6 +134,28 @@ impl CommitPath {
             end = position;
         }
         Ok(end)
+    }
+
+    /// Returns the stamp of the last shown record up to `until` that has one, and the time of its last note. No record is decoded. `None`: the log
+    /// has none, or none among the last [`EMPTY_RECORDS_MAX`].
+    pub(crate) fn times_until(&self, until: Position) -> Result<Option<(Stamp, u64)>> {
+        let mut at = until.min(self.frontier());
+        for _ in 0..EMPTY_RECORDS_MAX {
+            let mut reader = self.log().read(at);
+            let Some(read) = reader.next_borrowed() else { break };
+            let (position, payload) = read.map_err(log_error)?;
+            let corrupt = |reason| Error::CorruptRecord { position, reason };
+            let (stamp, last_time) = chain::times_of(payload).map_err(corrupt)?;
+            let back = match Link::decode(payload).map_err(corrupt)? {
+                // its chain ends later, or is void
+                Some(link) if !link.is_last => u64::from(link.number) + 1,
+                _ if stamp.time > 0 => return Ok(Some((stamp, last_time))),
+                _ => 1,
+            };
+            let Some(before) = at.0.checked_sub(back).filter(|before| *before > 0) else { break };
+            at = Position(before);
+        }
+        Ok(None)
     }
 
     /// Position, stamp and last time of the first record or link with a stamp in the range.

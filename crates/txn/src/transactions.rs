@@ -16,7 +16,7 @@ use crate::commit::CommitPath;
 use crate::recovery;
 use crate::{
     Aside, CounterId, Durability, Error, Follower, History, Opening, Options, PositionReached, ReadView, Result,
-    Retention, Transaction, View,
+    Retention, Stamp, Transaction, View,
 };
 
 /// One log and one engine under one commit path. Shared by all threads.
@@ -244,6 +244,11 @@ impl Transactions {
     /// The history from the first record on that has a note at `time` or after it.
     pub fn history_at(&self, time: u64) -> Result<History> {
         Ok(self.history(self.path.position_at(time)?))
+    }
+
+    /// Returns the stamp of the last record up to `until` that the history shows and that has one, and the time of its last note.
+    pub fn times_until(&self, until: Position) -> Result<Option<(Stamp, u64)>> {
+        self.path.times_until(until)
     }
 
     /// Returns the last position that the history shows: records up to it are visible and on the disk.

@@ -20,10 +20,10 @@ const GIB: u64 = 1 << 30;
 const APART: u64 = GIB;
 /// Memory of a small control group that is left beyond the default limit: for kernel memory, and for what engines allocate at
 /// once for the largest documents.
-const SPARE_MIN: u64 = 96 * MIB;
+const SPARE_MIN: u64 = 56 * MIB;
 const CACHE_MIN: u64 = 64 * MIB;
-/// Limits from which on the fractal tree reads past the page cache: a control group of 512 MB has 409.
-const DIRECT_MIN: u64 = 384 * MIB;
+/// Limits from which on the fractal tree reads past the page cache: a control group of 192 MB has 136.
+const DIRECT_MIN: u64 = 128 * MIB;
 /// A smaller cache is of no use to any engine.
 const CACHE_LEAST: u64 = 8 * MIB;
 

@@ -14,15 +14,9 @@ use arbor_txn::Transactions;
 
 use crate::{Commands, Result};
 
-/// Records without a time (of checkpoints) that are passed over in search of one with a time.
-const EMPTY_RECORDS_MAX: u64 = 64;
-
 fn read_time(transactions: &Transactions, position: Position) -> Option<OpTime> {
-    (0..EMPTY_RECORDS_MAX).find_map(|back| {
-        let at = Position(position.0.checked_sub(back)?);
-        let (_, record) = transactions.history(at).read().ok()??;
-        (record.stamp.time > 0).then(|| OpTime { time: record.last_time(), wall: record.stamp.wall })
-    })
+    let (stamp, last_time) = transactions.times_until(position).ok()??;
+    Some(OpTime { time: last_time, wall: stamp.wall })
 }
 
 /// Returns the entry of another member, from its last heartbeat. `reached`, the time of the record that it has acknowledged to this one, with the term,

@@ -171,6 +171,13 @@ impl Fold<'_> {
         }
     }
 
+    /// Returns true if the last of the versions hides an older one of its key from every snapshot (F2): that one need not be copied.
+    #[inline]
+    pub fn hides(&self, versions: &Versions, older: Seq) -> bool {
+        let newer = versions.list.last();
+        newer.is_some_and(|newer| newer.kind.is_final() && self.is_in(stripe(self.stripes, newer.seq), older))
+    }
+
     /// Returns true if a range tombstone hides what is older from every snapshot.
     #[inline]
     pub fn is_total(&self, tombstone: Seq) -> bool {

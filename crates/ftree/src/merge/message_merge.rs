@@ -123,7 +123,9 @@ impl<'a, S: Source, R: Rows> MessageMerge<'a, S, R> {
         }
         self.versions.begin(message.key);
         while let Some(message) = self.messages.entry().filter(|message| message.key == self.versions.key()) {
-            self.versions.push(message);
+            if !self.fold.hides(&self.versions, message.seq) {
+                self.versions.push(message);
+            }
             self.messages.advance()?;
         }
         self.fold_with_rows(sink)
@@ -132,7 +134,9 @@ impl<'a, S: Source, R: Rows> MessageMerge<'a, S, R> {
     /// Adds the rows of the key and lets the sink have what is kept.
     fn fold_with_rows(&mut self, sink: &mut impl Sink) -> Result<()> {
         while let Some(row) = self.rows.entry().filter(|row| row.key == self.versions.key()) {
-            self.versions.push(row);
+            if !self.fold.hides(&self.versions, row.seq) {
+                self.versions.push(row);
+            }
             self.rows.advance()?;
         }
         if let Some(fragment) = self.fragments.covering(&mut self.place, self.versions.key()) {

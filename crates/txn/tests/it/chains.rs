@@ -104,6 +104,13 @@ fn a_large_transaction_is_one_commit() {
         assert_eq!(history.read().unwrap().map(|(read, _)| read), Some(position.next()));
     }
     let (_, record) = rig.transactions.history(position).read().unwrap().unwrap();
+    let times = Some((record.stamp, record.last_time()));
+    assert_eq!(rig.transactions.times_until(position).unwrap(), times);
+    let (_, first) = rig.transactions.history(before).read().unwrap().unwrap();
+    let times = Some((first.stamp, first.last_time()));
+    for until in before.0..position.0 {
+        assert_eq!(rig.transactions.times_until(Position(until)).unwrap(), times, "inside of the chain, at {until}");
+    }
     for time in record.stamp.time..=record.last_time() {
         let found = rig.transactions.history_at(time).unwrap().read().unwrap();
         assert_eq!(found.map(|(read, _)| read), Some(position));
