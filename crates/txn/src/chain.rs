@@ -98,7 +98,7 @@ pub(crate) struct ChainWriter<'l> {
     piece_bytes: usize,
     /// Bytes appended.
     pub bytes: u64,
-    /// Of these, bytes that a sync was requested for.
+    /// Bytes appended when a sync was requested last.
     requested: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | option | means |
 //! |---|---|
-//! | `ftree.directio` | reads and writes past the page cache; unless it says otherwise, from a memory limit of 384 MB on |
+//! | `ftree.directio` | reads and writes past the page cache; unless it says otherwise, from a memory limit of 128 MB on |
 //! | `ftree.NAME` | a setting of trees ([`arbor_ftree::settings`]) that say nothing else |
 //! | `ftree.collection.NAME`, `ftree.index.NAME` | the same, stored with the new trees of collections, of indexes |
 

@@ -2,7 +2,7 @@
 //!
 //! | size | sum |
 //! |---|---|
-//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less, with 96 MB of that memory left at least, or half of it if that is less: resident memory stays within 1.15 times the limit, so below the group's; documents of 16 MB exceed limits below 256 MB for moments |
+//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less, with 56 MB of that memory left at least, or half of it if that is less: resident memory stays within 1.15 times the limit, so below the group's; documents of 16 MB exceed limits below 160 MB for moments |
 //! | cache of an engine that reads past the page cache | `--cacheSize` and its like; three quarters of the limit, which is also the most |
 //! | caches of other engines | `--cacheSize` and its like, else half of what is left of the memory after 1 GB, at least 64 MB; at most five eighths of the limit |
 //!
@@ -53,8 +53,8 @@ impl Sizes {
         self.bounded_cache(usual)
     }
 
-    /// Returns true if an engine that can do without the page cache should. With less memory much of it has to be left unused for large
-    /// documents, and that is where the page cache lives.
+    /// Returns true if an engine that can do without the page cache should. With less memory a large part is left unused for large documents,
+    /// and only the page cache makes use of it meanwhile.
     pub(crate) fn is_for_direct_io(self) -> bool {
         self.limit.is_none_or(|limit| limit >= DIRECT_MIN)
     }
@@ -98,8 +98,8 @@ mod tests {
         check(None, None, None, 64 * MIB);
         check(None, Some(10 * GIB), Some(8 * GIB), 9 * GIB / 2);
         check(None, Some(GIB / 4 * 5), Some(GIB), GIB / 8);
-        check(None, Some(320 * MIB), Some(224 * MIB), 64 * MIB);
-        check(None, Some(128 * MIB), Some(64 * MIB), 40 * MIB);
+        check(None, Some(240 * MIB), Some(184 * MIB), 64 * MIB);
+        check(None, Some(100 * MIB), Some(50 * MIB), 50 * MIB / 8 * 5);
         check(Some(96 * MIB), Some(10 * GIB), Some(96 * MIB), 60 * MIB);
         check(Some(8 * GIB), Some(64 * GIB), Some(8 * GIB), 9 * GIB / 2);
         check(Some(1), None, Some(1), 8 * MIB);
@@ -113,7 +113,7 @@ mod tests {
         let past_page_cache = [64 * MIB, GIB].map(|asked| sizes.bounded_direct_cache(asked));
         assert_eq!(past_page_cache, [64 * MIB, sizes.direct_cache()]);
         let is_direct = |memory| Sizes::from(None, Some(memory)).is_for_direct_io();
-        assert!(is_direct(512 * MIB) && is_direct(64 * GIB) && !is_direct(400 * MIB));
+        assert!(is_direct(192 * MIB) && is_direct(64 * GIB) && !is_direct(180 * MIB));
         assert_eq!((sizes.direct_cache() / MIB, Sizes::from(None, None).direct_cache()), (192, 64 * MIB));
         assert_eq!(sizes.part_of_cache(8), 8 * MIB);
         assert!(sizes.is_small() && !Sizes::from(None, None).is_small());

@@ -97,7 +97,7 @@ pub struct Sample {
     pub resident: u64,
     /// The part of it in caches, up to their size.
     pub caches: u64,
-    /// What caches hold beyond their size, like memtables with large rows.
+    /// Bytes that caches hold beyond their size, like memtables with large rows.
     pub beyond: u64,
     /// The configured size of the caches.
     pub caches_configured: u64,
@@ -119,7 +119,7 @@ pub struct Budget {
     /// Wakes reservations when the caches have another size.
     caches_resized: (Mutex<()>, Condvar),
     resident: AtomicU64,
-    /// What caches held beyond their size at the last sample.
+    /// Bytes that caches held beyond their size at the last sample.
     beyond: AtomicU64,
     /// Number of samples.
     samples: AtomicU64,
