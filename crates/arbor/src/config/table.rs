@@ -232,7 +232,7 @@ static ROWS: &[Row] = &[
 
     // TokuFT in MongoDB, and TokuMX
     row("tokuftEngineCacheSize", "storage.tokuft.engineOptions.cacheSize", Bytes, Apply(ftree_cache_bytes), "Cache of the fractal tree in bytes"),
-    row("memoryLimit", "storage.memoryLimit", Bytes, Apply(memory_limit), "Memory of the whole process in bytes, or with a suffix (8G) [default: 80 % of the machine's or the control group's, of which at least 96 MB stay free]"),
+    row("memoryLimit", "storage.memoryLimit", Bytes, Apply(memory_limit), "Memory of the whole process in bytes, or with a suffix (8G) [default: 80 % of the machine's or the control group's, of which at least 56 MB stay free]"),
     row("cacheSize", "", Bytes, Apply(cache_bytes), "Cache of the engine in bytes, or with a suffix (8G)"),
     row("tokuftEngineCleanerIterations", "storage.tokuft.engineOptions.cleanerIterations", COUNT, EngineOption("ftree.cleanerIterations"), ""),
     row("tokuftEngineCleanerPeriod", "storage.tokuft.engineOptions.cleanerPeriod", COUNT, EngineOption("ftree.cleanerPeriod"), ""),
