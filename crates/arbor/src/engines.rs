@@ -113,8 +113,8 @@ impl EngineChoice {
     fn from_settings(name: &'static str, settings: &Settings, cache_bytes: Option<u64>) -> EngineChoice {
         let mut options = settings.engine_options.clone();
         options.extend(settings.parameters.iter().filter_map(ftree::option_of_parameter));
-        let (checkpoint_seconds, direct_io) =
-            (settings.checkpoint_seconds_given, ftree::is_direct(Sizes::of(settings), &settings.engine_options));
+        let checkpoint_seconds = settings.checkpoint_seconds_given;
+        let direct_io = ftree::is_direct(Sizes::of(settings), cache_bytes, &settings.engine_options);
         let choice = EngineChoice { name, cache_bytes, checkpoint_seconds, direct_io, options };
         EngineChoice { cache_bytes: cache_bytes.filter(|_| choice.has_cache()), ..choice }
     }

@@ -222,7 +222,7 @@ static ROWS: &[Row] = &[
 
     // the fractal tree
     row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(ftree_cache_gb), "Memory of the fractal tree in GB, at most [default: three quarters of --memoryLimit with direct I/O, else half of the machine's, less 1 GB]"),
-    row("ftreeDirectio", "storage.ftree.directio", Switch, EngineOption("ftree.directio"), "Reads and writes past the page cache, where the file system has that [default: with a memory limit of 128 MB or more]"),
+    row("ftreeDirectio", "storage.ftree.directio", Switch, EngineOption("ftree.directio"), "Reads and writes past the page cache, where the file system has that [default: with a memory limit of 128 MB or more, unless less than half of a limit below 384 MB is asked for as its cache]"),
     row("ftreePageCache", "", Switch, Apply(|s, v| { s.engine_options.push(("ftree.directio".to_owned(), (!on(v)).to_string())); Ok(()) }), "Reads and writes through the page cache, which has the memory beyond --memoryLimit"),
     row("ftreeCompression", "storage.ftree.compression", Text, EngineOption("ftree.compression"), "auto, none, lz4 or zstd[:level]; auto is zstd for blocks of which it saves a third, none for others [default: auto]"),
     row("ftreeReadPageSize", "storage.ftree.readPageSize", Bytes, EngineOption("ftree.readPageSize"), ""),

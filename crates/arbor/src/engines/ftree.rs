@@ -2,7 +2,7 @@
 //!
 //! | option | means |
 //! |---|---|
-//! | `ftree.directio` | reads and writes past the page cache; unless it says otherwise, from a memory limit of 128 MB on |
+//! | `ftree.directio` | reads and writes past the page cache; unless it says otherwise, from a memory limit of 128 MB on, but not where less than half of a limit below 384 MB is asked for as its cache |
 //! | `ftree.NAME` | a setting of trees ([`arbor_ftree::settings`]) that say nothing else |
 //! | `ftree.collection.NAME`, `ftree.index.NAME` | the same, stored with the new trees of collections, of indexes |
 
@@ -83,9 +83,9 @@ pub(super) fn options(
 }
 
 /// Returns true if the page cache is to hold nothing of the data. Where the file system refuses that, it does.
-pub(super) fn is_direct(sizes: Sizes, given: &[OptionPair]) -> bool {
+pub(super) fn is_direct(sizes: Sizes, cache: Option<u64>, given: &[OptionPair]) -> bool {
     let asked = given.iter().rfind(|(option, _)| option == "ftree.directio");
-    asked.map_or_else(|| sizes.is_for_direct_io(), |(_, on)| on == "true")
+    asked.map_or_else(|| sizes.is_for_direct_io(cache), |(_, on)| on == "true")
 }
 
 pub(super) fn names(given: &[OptionPair]) -> Result<EngineNames> {
@@ -138,11 +138,12 @@ mod tests {
             ("ftree.writeBias", "high"),
         ]);
         let small = Sizes::of(&Settings { memory_limit: Some(256 << 20), ..Settings::default() });
-        let options = options(Some(8 << 30), Some(900), is_direct(small, &given), &given).unwrap();
+        let options = options(Some(8 << 30), Some(900), is_direct(small, None, &given), &given).unwrap();
         assert_eq!((options.memory_bytes_max, options.checkpoint_interval_ms), (8 << 30, 900_000));
         assert!(options.direct_io);
-        let of = |on: &str| is_direct(small, &self::given(&[("ftree.directio", "false"), ("ftree.directio", on)]));
-        assert!(!is_direct(small, &[]) && of("true") && !of("false"), "the last one counts");
+        let of =
+            |on: &str| is_direct(small, None, &self::given(&[("ftree.directio", "false"), ("ftree.directio", on)]));
+        assert!(is_direct(small, None, &[]) && of("true") && !of("false"), "the last one counts");
         assert_eq!((options.tree.codec, options.tree.buffer_percent), (Codec::Zstd(3), 20));
         let trees = names(&given).unwrap();
         assert_eq!((trees.collections.settings.len(), trees.indexes.settings.len()), (2, 1));

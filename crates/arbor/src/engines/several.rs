@@ -153,7 +153,7 @@ fn cache_of(name: &str, home: &str, default: &str, settings: &Settings) -> Optio
     let sizes = Sizes::of(settings);
     let own = settings.cache_bytes_of.iter().rfind(|(engine, _)| *engine == name).map(|(_, bytes)| *bytes);
     let own = own.or(settings.cache_bytes.filter(|_| name == default));
-    let is_direct = name == USUAL && ftree::is_direct(sizes, &settings.engine_options);
+    let is_direct = name == USUAL && ftree::is_direct(sizes, own, &settings.engine_options);
     if let Some(own) = own {
         return Some(if is_direct { sizes.bounded_direct_cache(own) } else { sizes.bounded_cache(own) });
     }
@@ -224,7 +224,10 @@ mod tests {
         let small = Settings { memory_limit: Some(256 << 20), ..Settings::default() };
         let alone = |name, settings: &Settings| cache_of(name, name, name, settings).unwrap();
         assert_eq!(alone("rocksdb", &small) / (1 << 20), 42, "its memtables take the rest");
-        assert_eq!(alone("ftree", &small), 64 << 20, "the page cache has the rest");
+        assert_eq!(alone("ftree", &small), 192 << 20);
+        let cached = Settings { cache_bytes: Some(100 << 20), ..small.clone() };
+        let choice = |settings| EngineChoice::from_settings("ftree", settings, Some(alone("ftree", settings)));
+        assert!(choice(&small).direct_io && !choice(&cached).direct_io, "the page cache has the rest");
         let large = Settings { memory_limit: Some(1 << 30), ..Settings::default() };
         assert_eq!(alone("ftree", &large), Sizes::of(&large).direct_cache());
         let engine_options = vec![("ftree.directio".to_owned(), "false".to_owned())];

@@ -24,6 +24,8 @@ const SPARE_MIN: u64 = 56 * MIB;
 const CACHE_MIN: u64 = 64 * MIB;
 /// Limits from which on the fractal tree reads past the page cache: a control group of 192 MB has 136.
 const DIRECT_MIN: u64 = 128 * MIB;
+/// Below this, a cache of less than half of the limit that was asked for leaves the rest to the page cache.
+const DIRECT_ALWAYS_MIN: u64 = 384 * MIB;
 /// A smaller cache is of no use to any engine.
 const CACHE_LEAST: u64 = 8 * MIB;
 
@@ -54,9 +56,10 @@ impl Sizes {
     }
 
     /// Returns true if an engine that can do without the page cache should. With less memory a large part is left unused for large documents,
-    /// and only the page cache makes use of it meanwhile.
-    pub(crate) fn is_for_direct_io(self) -> bool {
-        self.limit.is_none_or(|limit| limit >= DIRECT_MIN)
+    /// and only the page cache makes use of it meanwhile. `cache`: its size, if that is known.
+    pub(crate) fn is_for_direct_io(self, cache: Option<u64>) -> bool {
+        let is_large = |limit| limit >= DIRECT_ALWAYS_MIN || cache.is_none_or(|cache| cache >= limit / 2);
+        self.limit.is_none_or(|limit| limit >= DIRECT_MIN && is_large(limit))
     }
 
     /// Returns the cache of the only engine of a server, if the page cache holds nothing of its data.
@@ -112,8 +115,10 @@ mod tests {
         assert_eq!(Sizes::from(None, None).bounded_cache(GIB), GIB);
         let past_page_cache = [64 * MIB, GIB].map(|asked| sizes.bounded_direct_cache(asked));
         assert_eq!(past_page_cache, [64 * MIB, sizes.direct_cache()]);
-        let is_direct = |memory| Sizes::from(None, Some(memory)).is_for_direct_io();
-        assert!(is_direct(192 * MIB) && is_direct(64 * GIB) && !is_direct(180 * MIB));
+        let is_direct = |memory, cache| Sizes::from(None, Some(memory)).is_for_direct_io(cache);
+        assert!(is_direct(192 * MIB, None) && is_direct(64 * GIB, None) && !is_direct(180 * MIB, None));
+        assert!(is_direct(192 * MIB, Some(68 * MIB)) && !is_direct(192 * MIB, Some(67 * MIB)));
+        assert!(is_direct(512 * MIB, Some(MIB)) && Sizes::from(None, None).is_for_direct_io(Some(MIB)));
         assert_eq!((sizes.direct_cache() / MIB, Sizes::from(None, None).direct_cache()), (192, 64 * MIB));
         assert_eq!(sizes.part_of_cache(8), 8 * MIB);
         assert!(sizes.is_small() && !Sizes::from(None, None).is_small());
