@@ -21,8 +21,8 @@ impl StatementJournal for Journal {
         Ok(self.0.lock().unwrap().get(&statement).cloned())
     }
 
-    fn record(&self, _txn: &mut Transaction, executed: &[(i32, Executed)]) -> Result<()> {
-        self.0.lock().unwrap().extend(executed.iter().cloned());
+    fn record(&self, _txn: &mut Transaction, executed: &[(i32, &Executed)]) -> Result<()> {
+        self.0.lock().unwrap().extend(executed.iter().map(|(statement, executed)| (*statement, (*executed).clone())));
         Ok(())
     }
 }
