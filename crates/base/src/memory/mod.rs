@@ -303,7 +303,7 @@ impl Budget {
         limit.saturating_sub(self.apart() + self.caches_min.load(Ordering::Relaxed))
     }
 
-    /// Returns what [`Budget::room`] is at most: a single reservation beyond it is never granted, however long its owner waits.
+    /// Returns what [`Budget::room`] is at most. A reservation beyond it is granted only to an owner that waits until nothing else is reserved.
     pub fn room_max(&self) -> u64 {
         let Some(limit) = self.limit() else { return u64::MAX };
         limit.saturating_sub(APART_MIN + self.caches_min.load(Ordering::Relaxed))

@@ -20,8 +20,8 @@ pub const LARGE_BYTES_MIN: usize = 1 << 20;
 /// A value that is read has a copy in the engine, one in the statement, and one in its batch.
 pub const READ_COPIES: usize = 3;
 
-/// A value that is read to be changed has, besides one in the engine and one in the statement, the changed value, copies of it in the
-/// transaction and in the log, and of both in the image of before that a retry of findAndModify returns.
+/// A value that is read to be changed has, besides one in the engine and one in the statement, the changed value and its copies in the
+/// transaction and in the memtable; the image that a retry of findAndModify returns has as many. Few of them exist at a time.
 pub const WRITE_COPIES: usize = 8;
 
 /// Maximum wait of a large value for memory: longer than slow clients may keep it while others wait, and than several writes take that go
