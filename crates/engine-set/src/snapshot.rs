@@ -23,17 +23,24 @@ pub(crate) enum MemberView {
         engine: &'static str,
         reason: String,
     },
+    /// The member's cache was full of what others read and write. A later snapshot may have its trees.
+    Full {
+        context: String,
+    },
 }
 
 impl MemberView {
     pub(crate) fn missing(engine: &'static str, error: &Error) -> MemberView {
-        MemberView::Missing { engine, reason: error.to_string() }
+        match error {
+            Error::CacheFull { context } => MemberView::Full { context: context.clone() },
+            _ => MemberView::Missing { engine, reason: error.to_string() },
+        }
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
         match self {
             MemberView::Open(snapshot) => Some(snapshot.position()),
-            MemberView::Missing { .. } => None,
+            MemberView::Missing { .. } | MemberView::Full { .. } => None,
         }
     }
 
@@ -43,6 +50,7 @@ impl MemberView {
             MemberView::Missing { engine, reason } => {
                 Err(Error::Unavailable { engine: (*engine).to_owned(), reason: reason.clone(), tree: Some(tree) })
             }
+            MemberView::Full { context } => Err(Error::CacheFull { context: context.clone() }),
         }
     }
 }

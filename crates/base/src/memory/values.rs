@@ -9,6 +9,7 @@
 //! has taken the reservation ([`take`]), the statement's further values do not wait, and the batch ends at the first that it has no memory for.
 
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::{Budget, Class, Reservation};
@@ -41,6 +42,40 @@ struct Statement {
 thread_local! {
     static STATEMENT: RefCell<Option<Statement>> = const { RefCell::new(None) };
     static MESSAGE: Cell<usize> = const { Cell::new(0) };
+    /// Living pins of this thread, in builds that check them.
+    static PINS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A mark that the thread uses what others may have to free before memory is released, like a version of a tree with its memtables.
+/// Builds with debug assertions check that a thread with one does not wait for memory.
+#[derive(Debug)]
+pub struct Pin {
+    thread: PhantomData<*const ()>,
+}
+
+impl Pin {
+    #[inline]
+    pub fn new() -> Pin {
+        if cfg!(debug_assertions) {
+            PINS.set(PINS.get() + 1);
+        }
+        Pin { thread: PhantomData }
+    }
+}
+
+impl Default for Pin {
+    fn default() -> Pin {
+        Pin::new()
+    }
+}
+
+impl Drop for Pin {
+    #[inline]
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            PINS.set(PINS.get() - 1);
+        }
+    }
 }
 
 /// Does the work of a message, for which its connection has reserved this many bytes.
@@ -85,9 +120,10 @@ pub fn for_statement<T>(budget: &'static Budget, copies: usize, may_wait: fn() -
 /// Waits until there is memory for a value of this many bytes, which is about to be read for the statement of this thread. Without it
 /// after a while, or where the statement is to end, the value is read all the same: the caller's checks find out.
 ///
-/// Requires: the thread holds nothing that memory waits for, like a version of a tree with its memtables.
+/// Requires: the thread has no [`Pin`].
 #[inline]
 pub fn before_value(bytes: usize) {
+    debug_assert_eq!(PINS.get(), 0, "a thread that waits for memory pins none");
     if must_wait(bytes) {
         reserve(bytes);
     }
@@ -229,6 +265,16 @@ mod tests {
         });
         assert!(begun.elapsed() < PATIENCE);
         assert_eq!(MESSAGE.get(), 0);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic = "pins none"]
+    fn a_thread_that_pins_memory_does_not_wait_for_memory() {
+        drop(Pin::new());
+        before_value(1);
+        let _pin = Pin::new();
+        before_value(1);
     }
 
     #[test]

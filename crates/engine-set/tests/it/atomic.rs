@@ -1,8 +1,8 @@
 //! Atomicity over several members: groups that readers see, groups that one member refuses, members that come in.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::support::{Models, create_in, ftree, lmdb, put};
 use arbor_base::{Position, TreeId};
@@ -202,10 +202,10 @@ fn a_member_that_does_not_open_is_missed_alone() {
     assert_eq!((value(&*set.snapshot().unwrap(), 20, "n"), set.applied()), (Some(2), Position(3)));
 }
 
-/// Gives no snapshots while its flag is set, as LMDB without a free reader.
+/// Gives no snapshots while it is set to fail, as LMDB without a free reader and WiredTiger with a full cache.
 struct Sightless {
     inner: Arc<dyn Engine>,
-    blind: Arc<AtomicBool>,
+    fail: Arc<Mutex<Option<fn() -> Error>>>,
 }
 
 impl Engine for Sightless {
@@ -219,9 +219,9 @@ impl Engine for Sightless {
         self.inner.apply(batches)
     }
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        match self.blind.load(Ordering::Relaxed) {
-            true => Err(Error::Other("no reader is free".to_owned())),
-            false => self.inner.snapshot(),
+        match *self.fail.lock().unwrap() {
+            Some(error) => Err(error()),
+            None => self.inner.snapshot(),
         }
     }
     fn checkpoint(&self) -> Result<Position> {
@@ -253,21 +253,26 @@ impl Engine for Sightless {
 #[test]
 fn a_member_that_gives_no_snapshot_is_missed_alone() {
     let (scratch, engines) = (Scratch::new(), Models::default());
-    let blind = Arc::new(AtomicBool::new(false));
-    let (own, shared) = (engines.clone(), blind.clone());
+    let fail: Arc<Mutex<Option<fn() -> Error>>> = Arc::default();
+    let (own, shared) = (engines.clone(), fail.clone());
     let left = Kind::new("left", move |directory| {
-        Ok(Arc::new(Sightless { inner: own.open(directory), blind: shared.clone() }))
+        Ok(Arc::new(Sightless { inner: own.open(directory), fail: shared.clone() }))
     });
     let set = EngineSet::open(scratch.path(), vec![engines.kind("home"), left], "home", "home").unwrap();
     set.check_options(&named("left")).unwrap();
     apply(&set, vec![create_in(20, "home"), create_in(30, "left")]).unwrap();
     apply(&set, vec![put(20, "n", "1"), put(30, "n", "1")]).unwrap();
 
-    blind.store(true, Ordering::Relaxed);
+    *fail.lock().unwrap() = Some(|| Error::Other("no reader is free".to_owned()));
     let snapshot = set.snapshot().unwrap();
     assert_eq!((value(&*snapshot, 20, "n"), snapshot.position()), (Some(1), Position(2)));
     let text = snapshot.get(TreeId(30), b"n").unwrap_err().to_string();
     assert!(text.contains("engine left is not available") && text.contains("no reader is free"), "{text}");
-    blind.store(false, Ordering::Relaxed);
+    *fail.lock().unwrap() = Some(|| Error::CacheFull { context: "test".to_owned() });
+    let snapshot = set.snapshot().unwrap();
+    assert_eq!(value(&*snapshot, 20, "n"), Some(1));
+    let refused = snapshot.get(TreeId(30), b"n").unwrap_err();
+    assert!(matches!(refused, Error::CacheFull { .. }), "it may succeed later: {refused:?}");
+    *fail.lock().unwrap() = None;
     assert_eq!(value(&*set.snapshot().unwrap(), 30, "n"), Some(1));
 }

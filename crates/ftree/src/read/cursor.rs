@@ -48,7 +48,7 @@ impl<'r> TreeCursor<'r> {
 
     fn load(&mut self, place: Place<'_>) -> Result<()> {
         self.blob = None;
-        let version = self.tree.version.load();
+        let version = self.tree.version_to_read();
         let loaded = self.page.load(&self.reader, &version, place, self.keys_max, &mut self.ahead);
         drop(version);
         // rows of memtables may be large; memory for their further copies

@@ -24,7 +24,7 @@ pub fn estimate(reader: Reader<'_>, tree: &Arc<Tree>, from: &[u8], to: Option<&[
     if counted.keys < COUNTED {
         return Ok(counted);
     }
-    let version = tree.version.load();
+    let version = tree.version_to_read();
     let mut sum = Sum { reader, from, to, total: counted, tombstones: Vec::new() };
     sum.total = RangeEstimate::default();
     sum.version(&version)?;

@@ -65,7 +65,7 @@ impl Snapshot for ForestSnapshot {
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         loop {
-            match self.with_tree(tree, |tree| get(&tree.version.load(), &self.reader(), key))? {
+            match self.with_tree(tree, |tree| get(&tree.version_to_read(), &self.reader(), key))? {
                 Got::Row(value) => return Ok(value.map(Cow::Owned)),
                 Got::TooLarge(bytes) => values::before_value(bytes),
             }

@@ -1,10 +1,12 @@
 //! The version that readers of one tree load.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::TreeId;
-use arc_swap::ArcSwap;
+use arbor_base::memory::values::Pin;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 
 use super::node::Inner;
@@ -118,5 +120,26 @@ impl Tree {
 
     pub fn root(&self) -> Arc<Inner> {
         self.version.load().root.clone()
+    }
+
+    /// Returns the version for one read, within which the thread does not wait for memory: a flush frees memtables when no version has them.
+    #[inline]
+    pub fn version_to_read(&self) -> VersionToRead {
+        VersionToRead { version: self.version.load(), _pin: Pin::new() }
+    }
+}
+
+/// A version of a tree that a read uses.
+pub struct VersionToRead {
+    version: Guard<Arc<TreeVersion>>,
+    _pin: Pin,
+}
+
+impl Deref for VersionToRead {
+    type Target = TreeVersion;
+
+    #[inline]
+    fn deref(&self) -> &TreeVersion {
+        &self.version
     }
 }
