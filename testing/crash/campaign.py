@@ -114,7 +114,7 @@ def problems_of_documents(database, names, clients):
     """Every client's documents are as acknowledged, and each collection agrees with its indexes and its count."""
     found = []
     for _id, allowed, stored in [w for c in clients for w in c.check(database)][:5]:
-        found.append(f"{_id}: allowed {allowed}, stored {stored}")
+        found.append(f"{_id}: allowed {allowed}, stored {stored}"[:2000])
     for name in names:
         report = database.command("validate", name, full=True)
         estimated, counted = database[name].estimated_document_count(), sum(1 for _ in database[name].find({}, {"_id": 1}))

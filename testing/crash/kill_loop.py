@@ -24,6 +24,9 @@ from pymongo.write_concern import WriteConcern
 from campaign import KINDS, Problems, arguments, problems_of_documents, server
 
 CLIENTS = 8
+# Part of the operations that write a large document, and such documents of each client.
+LARGE_PART = 0.004
+LARGE_DOCUMENTS = 2
 
 
 class Client(threading.Thread):
@@ -61,8 +64,25 @@ class Client(threading.Thread):
         return {"_id": _id, "k": self.rng.randrange(1000), "u": f"{_id}", "t": [self.rng.randrange(50) for _ in range(3)],
                 "pad": "x" * self.rng.randrange(400)}
 
+    def large_step(self):
+        """Writes or deletes a document of 1 to 14 MB: the transaction may be a chain of records, and the value has an extent of its own."""
+        _id = f"{self.number}-large-{self.rng.randrange(LARGE_DOCUMENTS)}"
+        before, choice = self.sure.get(_id), self.rng.random()
+        if before and choice < 0.2:
+            self.attempt({_id: None}, lambda: self.coll.delete_one({"_id": _id}))
+        elif before and choice < 0.4:
+            k = self.rng.randrange(1000)
+            self.attempt({_id: {**before, "k": k}}, lambda: self.coll.update_one({"_id": _id}, {"$set": {"k": k}}))
+        else:
+            size = self.rng.randrange(1, 15) << 20
+            piece = self.rng.choice([size, 5000])  # one compresses, the other does not
+            doc = {**self.fresh(_id), "pad": self.rng.randbytes(piece) * (size // piece)}
+            self.attempt({_id: doc}, lambda: self.coll.replace_one({"_id": _id}, doc, upsert=True))
+
     def step(self):
-        live = [i for i, d in self.sure.items() if d is not None]
+        if self.rng.random() < LARGE_PART:
+            return self.large_step()
+        live = [i for i, d in self.sure.items() if d is not None and "large" not in i]
         choice = self.rng.random()
         if choice < 0.4 or len(live) < 20:
             docs = [self.fresh(f"{self.number}-{len(self.sure) + i}") for i in range(self.rng.choice([1, 1, 1, 10, 100]))]

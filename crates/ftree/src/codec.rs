@@ -1,11 +1,12 @@
 //! Compressing and decompressing what tables store.
 //!
-//! Stored form: one tag byte (0 none, 1 lz4, 2 zstd), then the payload. The level is not stored; a block says itself how it
+//! Stored form: one tag byte (0 none, 1 lz4, 2 zstd), then the payload, and in a piece with padding, whose tag has the highest bit set too, zeros
+//! and two bytes with their number, these two included. The level is not stored; a block says itself how it
 //! is read, so the codec of a tree may change at any time. Scratch memory belongs to the thread and is reused, as far as it is
 //! small; zstd's contexts, 160 KB and more each, are shared: as many as there were threads that worked at once, and few kept.
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use arbor_base::paranoid;
 use parking_lot::{Mutex, MutexGuard};
@@ -15,6 +16,10 @@ use crate::{Codec, Error, Result};
 const TAG_NONE: u8 = 0;
 const TAG_LZ4: u8 = 1;
 const TAG_ZSTD: u8 = 2;
+const PADDED: u8 = 0x80;
+
+/// Bytes of the shortest and of the longest padding.
+pub const PADDING: RangeInclusive<usize> = 2..=u16::MAX as usize;
 
 /// No stored piece is larger: a length beyond it comes from damaged bytes and must not be allocated.
 pub const RAW_BYTES_MAX: usize = 1 << 30;
@@ -72,12 +77,43 @@ pub fn is_incompressible(codec: Codec, raw: &[u8]) -> bool {
 
 /// Returns true if a stored piece is not compressed.
 pub fn is_raw(stored: &[u8]) -> bool {
-    stored.first() == Some(&TAG_NONE)
+    stored.first().is_some_and(|tag| tag & !PADDED == TAG_NONE)
 }
 
 /// Returns the place of the raw bytes in a stored piece that is not compressed.
 pub fn raw_payload(stored: &[u8], raw_len: usize) -> Option<Range<usize>> {
-    (is_raw(stored) && stored.len() == raw_len + 1).then_some(1..stored.len())
+    let (_, payload) = without_padding(stored).filter(|_| is_raw(stored))?;
+    (payload.len() == raw_len).then_some(1..1 + raw_len)
+}
+
+/// Returns tag and payload of a stored piece. `None`: the bytes are no such piece.
+fn without_padding(stored: &[u8]) -> Option<(u8, &[u8])> {
+    let (&tag, rest) = stored.split_first()?;
+    if tag & PADDED == 0 {
+        return Some((tag, rest));
+    }
+    let bytes = usize::from(u16::from_le_bytes(*rest.last_chunk()?));
+    let payload = rest.get(..rest.len().checked_sub(bytes)?)?;
+    PADDING.contains(&bytes).then_some((tag & !PADDED, payload))
+}
+
+/// Appends a stored piece without its padding. Requires: the piece was read before.
+pub fn put_without_padding(stored: &[u8], out: &mut Vec<u8>) {
+    let (tag, payload) = without_padding(stored).expect("a piece that was read");
+    out.push(tag);
+    out.extend_from_slice(payload);
+}
+
+/// Appends this many bytes of padding to the stored piece at `piece`, which has none.
+pub fn pad(out: &mut Vec<u8>, piece: Range<usize>, bytes: usize) {
+    assert!(PADDING.contains(&bytes), "a padding of {bytes} bytes");
+    let end = piece.end;
+    out.splice(end..end, std::iter::repeat_n(0, bytes));
+    let count = out.get_mut(end..end + bytes).and_then(<[u8]>::last_chunk_mut);
+    *count.expect("padding has room for its length") = (bytes as u16).to_le_bytes();
+    let tag = out.get_mut(piece.start).expect("a piece has a tag");
+    assert!(*tag & PADDED == 0, "a piece has padding once");
+    *tag |= PADDED;
 }
 
 /// Appends the stored form of `raw` to `out`. What hardly shrinks, or what the codec fails on, is stored as it is.
@@ -171,7 +207,8 @@ pub fn with_decompressed<T>(stored: &[u8], raw_len: usize, read: impl FnOnce(&[u
 
 /// Replaces the content of `raw`.
 fn decompress_into(stored: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> Result<()> {
-    let (&tag, payload) = stored.split_first().ok_or_else(|| corrupt("empty piece"))?;
+    let (tag, payload) =
+        without_padding(stored).ok_or_else(|| corrupt("a piece without tag or with impossible padding"))?;
     if raw_len > RAW_BYTES_MAX {
         return Err(corrupt("impossible length"));
     }
@@ -223,6 +260,36 @@ mod tests {
                 assert!(with_decompressed(&stored[1..], raw.len(), |again| Ok(again == raw)).unwrap());
             }
         }
+    }
+
+    #[test]
+    fn padding_is_not_read() {
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd(1)] {
+            let raw = [7; 900];
+            let mut out = vec![9];
+            compress(codec, &raw, &mut out);
+            let (plain, end) = (out[1..].to_vec(), out.len());
+            out.extend_from_slice(b"next");
+            for bytes in [2, 3, 700] {
+                let mut padded = out.clone();
+                pad(&mut padded, 1..end, bytes);
+                assert_eq!((padded[0], &padded[end + bytes..]), (9, &b"next"[..]));
+                let piece = &padded[1..end + bytes];
+                assert_eq!(decompress(piece, raw.len()).unwrap(), raw);
+                assert!(with_decompressed(piece, raw.len(), |again| Ok(again == raw)).unwrap());
+                assert_eq!(is_raw(piece), codec == Codec::None);
+                let mut again = Vec::new();
+                put_without_padding(piece, &mut again);
+                assert_eq!(again, plain);
+                // more padding than bytes, or less than its length takes
+                for count in [u16::MAX, 1] {
+                    let mut damaged = piece.to_vec();
+                    *damaged.last_chunk_mut().unwrap() = count.to_le_bytes();
+                    assert!(decompress(&damaged, raw.len()).is_err());
+                }
+            }
+        }
+        assert!(decompress(&[PADDED], 0).is_err() && decompress(&[PADDED, 2], 0).is_err());
     }
 
     /// Letters of an alphabet of this size, in no order: nothing repeats.

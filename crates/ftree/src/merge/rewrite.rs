@@ -19,7 +19,7 @@ use super::{Clipped, Fold, Fragments, Merge, MessageMerge, Source, fragments};
 use crate::io::Io;
 use crate::key_index::{KeyIndex, common_prefix};
 use crate::memtable::MemTree;
-use crate::table::{Table, read_bytes};
+use crate::table::{Table, block_bytes_max, read_bytes};
 use crate::{RangeTombstone, Result, Seq, TreeSettings, blob};
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl<'a> Rewrite<'a> {
     /// input that is open at a time, and an output with its blocks to be kept.
     pub fn memory_bytes(&self) -> u64 {
         let open = self.inputs.chunk_by(input::follows).count() as u64 + u64::from(!self.leaves().is_empty());
-        let reading = open * (read_bytes(self.io) as u64 + 2 * u64::from(self.settings.block_bytes));
+        let reading = open * (read_bytes(self.io) as u64 + 2 * block_bytes_max(self.settings.block_bytes));
         let output = match self.target {
             Target::Leaves(_) => u64::from(self.settings.leaf_bytes) * 3 / 2,
             Target::Runs { .. } => u64::from(self.settings.run_bytes) * RUN_MAX,

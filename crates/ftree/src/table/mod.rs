@@ -3,13 +3,14 @@
 //! | part of the extent | bytes |
 //! |---|---|
 //! | header, for salvage; see [`meta`] | 64 |
-//! | blocks, compressed, back to back | |
+//! | blocks, compressed, back to back, in leaves with padding; see [`fit`] | |
 //! | index: places and checksums of blocks, first keys, last key, range tombstones, filter; see [`body`] | |
 //! | zeros to the next multiple of 4096 | |
 //!
 //! - [`meta`]: what a parent keeps about a table, always in memory
 //! - [`writer`]: from sorted entries to a table
 //! - [`body`]: the index in memory, with the cells of the cached blocks
+//! - [`fit`]: sizes of blocks
 //! - [`cursor`]: over a table's entries, both ways
 //!
 //! Invariants:
@@ -20,6 +21,7 @@
 
 mod body;
 mod cursor;
+mod fit;
 mod meta;
 mod moved;
 mod writer;
@@ -29,6 +31,7 @@ use std::sync::Arc;
 pub use body::{BlockRef, TableBody};
 pub(crate) use cursor::read_bytes;
 pub use cursor::{Reading, StoredBlock, TableCursor};
+pub(crate) use fit::block_bytes_max;
 pub use meta::{HEADER_BYTES, TableMeta};
 pub use writer::TableWriter;
 

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::BlockBuilder;
+use crate::space::UNIT;
 use crate::{Codec, Entry, Kind, RangeTombstone, Seq, TreeSettings, blob, filter};
 
 /// Key, sequence number, kind, value; in the order E1.
@@ -96,6 +97,54 @@ fn behind_a_block_that_does_not_compress_some_are_not_tried() {
     };
     let not_tried: Vec<usize> = (0..=15).chain(40..=55).collect();
     assert_eq!((raw(Codec::Auto), raw(Codec::Zstd(1))), (not_tried, vec![0, 40]));
+}
+
+/// Returns the number of blocks, of units that reading each of them alone takes, and of units that their bytes have at least.
+fn units(table: &Arc<Table>, io: &Io) -> (u64, u64, u64) {
+    let body = table.body(io).unwrap();
+    let spans = (0..body.block_count()).map(|at| body.span(at, at + 1));
+    let read = spans.clone().map(|(offset, bytes)| (offset % UNIT + bytes as u64).div_ceil(UNIT)).sum();
+    (spans.len() as u64, read, spans.map(|(_, bytes)| (bytes as u64).div_ceil(UNIT)).sum())
+}
+
+#[test]
+fn blocks_of_a_leaf_are_in_as_few_units_as_they_can_be() {
+    let io = Io::scratch(1 << 24);
+    let mut noise = 1u64;
+    let mut half_noise = |bytes: usize| -> Vec<u8> {
+        let mut value = vec![7; bytes];
+        for byte in value.iter_mut().take(bytes / 2) {
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+            *byte = (noise >> 56) as u8;
+        }
+        value
+    };
+    for (codec, value_bytes, units_max) in [(Codec::Zstd(1), 120, 1), (Codec::Auto, 120, 1), (Codec::None, 120, 2)] {
+        let row = |n: u64| (n.to_be_bytes().to_vec(), 0, Kind::Put, half_noise(value_bytes));
+        let rows: Vec<Row> = (0..3000).map(row).collect();
+        let settings = settings(codec, 8192);
+        let table = write(&io, &rows, &settings, 0, false);
+        let (blocks, read, least) = units(&table, &io);
+        assert!(least <= units_max * blocks + 1 && read <= least + 1, "{blocks} blocks, {least} and {read} units");
+        assert!(table.extent_bytes() <= (blocks * units_max + 2) * UNIT, "{blocks} blocks");
+        // runs have no padding
+        let run = write(&io, &rows, &settings, 1, false);
+        let (blocks, read, least) = units(&run, &io);
+        assert!(read > least + blocks / 4, "{blocks} blocks, {least} and {read} units");
+
+        // what is stored is taken over, and padded again
+        let mut writer = TableWriter::new(&io, TreeId(7), 0, &settings, false);
+        let mut cursor = TableCursor::new(table.clone(), &io, Reading::Sequential);
+        cursor.first().unwrap();
+        while let Some((block, _)) = cursor.block() {
+            writer.push_block(block, cursor.stored().unwrap(), &table);
+            let end = block.len();
+            cursor.skip_to(end).unwrap();
+        }
+        let copy = writer.finish(Seq(5)).unwrap().unwrap();
+        check(&io, &copy, &rows, &[]);
+        assert_eq!(units(&copy, &io), units(&table, &io));
+    }
 }
 
 #[test]

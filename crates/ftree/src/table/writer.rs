@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arbor_base::TreeId;
 
 use super::body::{Arrival, IndexParts, Location, charge_of};
+use super::fit::Fit;
 use super::{HEADER_BYTES, StoredBlock, Table, TableBody, TableMeta};
 use crate::block::{Block, BlockBuilder};
 use crate::cache::Charge;
@@ -25,7 +26,9 @@ pub struct TableWriter<'io> {
     codec: Codec,
     /// Blocks that are stored as they are without trying to compress them.
     untried: u32,
-    block_bytes: usize,
+    fit: Fit,
+    /// Maximum of the block in progress.
+    raw_bytes_max: usize,
     filter: Option<FilterBuilder>,
     /// Blocks to leave in the cache.
     kept: Option<Vec<(Block, Charge)>>,
@@ -71,7 +74,8 @@ impl<'io> TableWriter<'io> {
             level,
             codec,
             untried: 0,
-            block_bytes: block_bytes(level, settings),
+            fit: Fit::new(block_bytes(level, settings), level == 0),
+            raw_bytes_max: block_bytes(level, settings),
             filter: (level > 0 || settings.leaf_filters).then(FilterBuilder::default),
             kept: keep_cached.then(Vec::new),
             charge: io.cache.charge(0),
@@ -96,7 +100,7 @@ impl<'io> TableWriter<'io> {
     pub fn push(&mut self, entry: Entry<'_>, blob: Option<Arc<Extent>>) {
         let is_new = self.builder.is_empty() || self.builder.last_key() != entry.key;
         if is_new {
-            if self.builder.raw_bytes() + entry.key.len() + entry.value.len() > self.block_bytes {
+            if self.builder.raw_bytes() + entry.key.len() + entry.value.len() > self.raw_bytes_max {
                 self.cut();
             }
             if let Some(filter) = &mut self.filter {
@@ -123,7 +127,7 @@ impl<'io> TableWriter<'io> {
     /// All rows of a block of another table. PERF: its stored form is taken over, which saves compressing it, the greatest part
     /// of a leaf job. Where the block in progress is small, both are evened out first, so that the next block fits again.
     pub fn push_block(&mut self, block: &Block, stored: StoredBlock<'_>, from: &Table) {
-        let half_block = self.block_bytes / 2;
+        let half_block = self.fit.usual() / 2;
         let (raw_bytes, in_progress) = (stored.raw_bytes as usize, self.builder.raw_bytes());
         if raw_bytes < half_block || from.meta.made_with != self.mark {
             return self.push_rows(block, 0..block.len(), from);
@@ -139,7 +143,7 @@ impl<'io> TableWriter<'io> {
         }
         self.cut();
         self.take_rows(block, 0..block.len());
-        self.end_block(raw_bytes, |out| out.extend_from_slice(stored.bytes));
+        self.end_block(raw_bytes, |out| codec::put_without_padding(stored.bytes, out));
     }
 
     fn share_blobs(&mut self, block: &Block, rows: Range<usize>, from: &Table) {
@@ -171,13 +175,13 @@ impl<'io> TableWriter<'io> {
     /// Up to which row the block in progress takes them; cuts it when it takes none. Never between versions of a key (T1).
     fn fitting(&mut self, block: &Block, rows: &Range<usize>) -> usize {
         let fits = |builder: &BlockBuilder, end: usize| {
-            builder.raw_bytes() + block.raw_bytes_of(rows.start..end) <= self.block_bytes
+            builder.raw_bytes() + block.raw_bytes_of(rows.start..end) <= self.raw_bytes_max
         };
         let is_new = self.builder.is_empty() || self.builder.last_key() != block.key(rows.start);
         if is_new && !self.builder.is_empty() && !fits(&self.builder, rows.start + 1) {
             self.cut();
         }
-        let fits = |end| self.builder.raw_bytes() + block.raw_bytes_of(rows.start..end) <= self.block_bytes;
+        let fits = |end| self.builder.raw_bytes() + block.raw_bytes_of(rows.start..end) <= self.raw_bytes_max;
         let (mut end, mut above) = (rows.start + 1, rows.end + 1);
         while above - end > 1 {
             let middle = end + (above - end) / 2;
@@ -219,12 +223,14 @@ impl<'io> TableWriter<'io> {
         raw.clear();
         self.builder.encode(&mut raw);
         let codec = if self.untried > 0 { Codec::None } else { self.codec };
-        let offset = self.out.len();
         self.end_block(raw.len(), |out| codec::compress(codec, &raw, out));
         self.raw = raw;
+        // padding of the block before it may have moved it
+        let offset = self.locations.last().map_or(0, |location| location.offset as usize);
+        let is_raw = codec::is_raw(self.out.get(offset..).unwrap_or_default());
         self.untried = match self.untried.checked_sub(1) {
             Some(fewer) => fewer,
-            None if codec == Codec::Auto && codec::is_raw(self.out.get(offset..).unwrap_or_default()) => UNTRIED,
+            None if codec == Codec::Auto && is_raw => UNTRIED,
             None => 0,
         };
     }
@@ -234,9 +240,12 @@ impl<'io> TableWriter<'io> {
         debug_assert!(!self.builder.is_empty(), "a block has rows");
         let follows = self.locations.is_empty() || self.last_key.as_slice() < self.builder.first_key();
         assert!(follows, "T1: all versions of {:?} are in one block", self.builder.first_key());
-        let offset = self.out.len();
+        let mut offset = self.out.len();
         store(&mut self.out);
+        offset += self.pad_last(self.fit.padding(offset, self.out.len() - offset));
         let stored = self.out.get(offset..).unwrap_or_default();
+        self.fit.observe(self.builder.raw_bytes(), stored);
+        self.raw_bytes_max = self.fit.raw_bytes_max(self.out.len());
         self.locations.push(Location {
             offset: offset as u32,
             stored_bytes: stored.len() as u32,
@@ -257,6 +266,17 @@ impl<'io> TableWriter<'io> {
         }
         self.builder.clear();
         self.charge.resize(self.memory_bytes());
+    }
+
+    /// Pads the last block that has a place, behind which the stored form of another one is already. Returns the bytes.
+    fn pad_last(&mut self, padding: usize) -> usize {
+        let Some(last) = self.locations.last_mut().filter(|_| padding > 0) else { return 0 };
+        let begin = last.offset as usize;
+        codec::pad(&mut self.out, begin..begin + last.stored_bytes as usize, padding);
+        last.stored_bytes += padding as u32;
+        let stored = self.out.get(begin..begin + last.stored_bytes as usize).unwrap_or_default();
+        last.checksum = xxhash_rust::xxh3::xxh3_64(stored);
+        padding
     }
 
     /// About: the table so far, and for each row a hash, for each block its place and first key.
