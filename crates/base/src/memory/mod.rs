@@ -111,6 +111,8 @@ pub struct Budget {
     /// `reserved` when the last sample was taken, or asked for.
     sampled: AtomicU64,
     held: [AtomicU64; Class::ALL.len()],
+    /// Bytes of `reserved` that are held by threads that wait for more.
+    waiting: AtomicU64,
     apart: AtomicU64,
     caches_min: AtomicU64,
     caches_configured: AtomicU64,
@@ -177,6 +179,7 @@ impl Budget {
             reserved: AtomicU64::new(0),
             sampled: AtomicU64::new(0),
             held: [const { AtomicU64::new(0) }; Class::ALL.len()],
+            waiting: AtomicU64::new(0),
             apart: AtomicU64::new(APART_MIN),
             caches_min: AtomicU64::new(0),
             caches_configured: AtomicU64::new(0),
@@ -403,8 +406,9 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes` if nothing is reserved but the caller's own bytes.
+    /// Takes `bytes` if nothing is reserved but the caller's own bytes and what others hold that wait themselves.
     fn take_alone(&self, class: Class, own: u64, bytes: u64) -> bool {
+        let own = own + self.waiting.load(Ordering::Relaxed);
         let is_alone = self.reserved.compare_exchange(own, own + bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_alone {
             self.held[class as usize].fetch_add(bytes, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Parts of a budget that are taken, until they are dropped.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Budget, Class, STEP_BYTES};
@@ -13,6 +14,26 @@ pub struct Reservation {
     budget: &'static Budget,
     class: Class,
     bytes: usize,
+}
+
+/// Reserved bytes whose owner waits for more, until it is dropped.
+struct Waiting {
+    budget: &'static Budget,
+    bytes: u64,
+}
+
+impl Waiting {
+    fn new(budget: &'static Budget, bytes: u64) -> Waiting {
+        budget.waiting.fetch_add(bytes, Ordering::Relaxed);
+        Waiting { budget, bytes }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let before = self.budget.waiting.fetch_sub(self.bytes, Ordering::Relaxed);
+        debug_assert!(before >= self.bytes, "{before} bytes wait, {} end", self.bytes);
+    }
 }
 
 /// Whole steps; what is smaller than one is free.
@@ -68,8 +89,10 @@ impl Reservation {
         may_wait: impl Fn() -> bool,
     ) -> bool {
         let begun = Instant::now();
+        // two statements that wait to be alone would wait for each other's messages
+        let _waiting = Waiting::new(self.budget, own as u64);
         while !self.try_cover_all(bytes) {
-            if self.cover_alone(bytes, own) {
+            if self.cover_alone(bytes) {
                 self.budget.wait_for_rows_beyond(may_wait);
                 return true;
             }
@@ -81,10 +104,10 @@ impl Reservation {
         true
     }
 
-    /// Grows to at least `bytes` if nothing else is reserved but `own`: waiting longer would not help.
-    fn cover_alone(&mut self, bytes: usize, own: usize) -> bool {
+    /// Grows to at least `bytes` if only what others hold that wait is reserved besides: waiting longer would not help.
+    fn cover_alone(&mut self, bytes: usize) -> bool {
         let requested = steps(bytes);
-        let is_alone = self.budget.take_alone(self.class, (self.bytes + own) as u64, (requested - self.bytes) as u64);
+        let is_alone = self.budget.take_alone(self.class, self.bytes as u64, (requested - self.bytes) as u64);
         if is_alone {
             self.bytes = requested;
         }

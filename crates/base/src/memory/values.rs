@@ -5,7 +5,8 @@
 //! the copies that the statement makes ([`before_value`]). Other engines learn the size by reading the value; records of theirs are reserved
 //! before they are copied.
 //!
-//! A thread that waits here holds no other large reservation of its statement, so that two of them do not wait for each other: once a batch
+//! A thread that waits here holds no other large reservation of its statement but that of its message, which is not in the way of others that
+//! wait, so that two of them do not wait for each other: once a batch
 //! has taken the reservation ([`take`]), the statement's further values do not wait, and the batch ends at the first that it has no memory for.
 
 use std::cell::{Cell, RefCell};
@@ -176,7 +177,7 @@ pub fn take() -> Option<Reservation> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Instant;
 
     use super::*;
@@ -275,6 +276,36 @@ mod tests {
         before_value(1);
         let _pin = Pin::new();
         before_value(1);
+    }
+
+    #[test]
+    fn statements_with_messages_do_not_wait_for_each_other() {
+        let budget = budget();
+        let begun = Instant::now();
+        let messages = [(); 3].map(|()| {
+            let mut message = budget.reservation(Class::Message);
+            message.cover(16 * MIB);
+            message
+        });
+        let at_once = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for message in messages {
+                scope.spawn(|| {
+                    let message = message;
+                    for_message(message.bytes(), || {
+                        read_in(budget, || {
+                            before_value(80 * MIB);
+                            assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0, "each is alone");
+                            assert!(budget.reserved() >= 256 * MIB as u64, "with its memory");
+                            std::thread::sleep(Duration::from_millis(20));
+                            at_once.fetch_sub(1, Ordering::SeqCst);
+                        });
+                    });
+                });
+            }
+        });
+        assert!(begun.elapsed() < PATIENCE && budget.reserved() == 0);
+        assert_eq!(budget.waiting.load(Ordering::SeqCst), 0);
     }
 
     #[test]

@@ -205,8 +205,11 @@ fn a_member_that_does_not_open_is_missed_alone() {
 /// Gives no snapshots while it is set to fail, as LMDB without a free reader and WiredTiger with a full cache.
 struct Sightless {
     inner: Arc<dyn Engine>,
-    fail: Arc<Mutex<Option<fn() -> Error>>>,
+    fail: Arc<Fail>,
 }
+
+/// The error of the next snapshots.
+type Fail = Mutex<Option<fn() -> Error>>;
 
 impl Engine for Sightless {
     fn name(&self) -> &'static str {
@@ -253,7 +256,7 @@ impl Engine for Sightless {
 #[test]
 fn a_member_that_gives_no_snapshot_is_missed_alone() {
     let (scratch, engines) = (Scratch::new(), Models::default());
-    let fail: Arc<Mutex<Option<fn() -> Error>>> = Arc::default();
+    let fail: Arc<Fail> = Arc::default();
     let (own, shared) = (engines.clone(), fail.clone());
     let left = Kind::new("left", move |directory| {
         Ok(Arc::new(Sightless { inner: own.open(directory), fail: shared.clone() }))
