@@ -11,8 +11,9 @@ use crate::space::UNIT;
 /// Padding is at most one part in this many of the block behind it.
 const PADDING_PARTS: usize = 16;
 
-/// A block leaves one part in this many of its room free, since the next rows may compress less; fewer if rows are not compressed.
+/// A block leaves one part in this many of its room free, since the next rows may compress less.
 const MARGIN_PARTS: usize = 32;
+/// As [`MARGIN_PARTS`], where rows are not compressed and their size is known.
 const MARGIN_PARTS_RAW: usize = 128;
 
 /// A block has at least two and at most eight fifths of the usual rows.
